@@ -1,0 +1,8 @@
+module github.com/amqpflow/amqpflow
+
+go 1.26
+
+require (
+	github.com/Azure/go-amqp v1.7.0
+	github.com/stretchr/testify v1.12.1
+)
