@@ -1,0 +1,128 @@
+// Package examples_test runs what a stranger would run first.
+package examples_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/amqpflow/amqpflow"
+)
+
+// said is what each example that ends by itself writes, whatever the peer.
+var said = map[string]string{
+	"quickstart": `ordering 3 × lamp
+shipping 3 × lamp
+stopped, nothing left behind
+`,
+	"outcomes": `good   attempt 1: accepted
+flaky  attempt 1: modified
+flaky  attempt 2: accepted
+busy   attempt 1: released
+busy   attempt 1: accepted
+broken attempt 1: rejected
+bug    attempt 1: rejected
+`,
+	"shutdown": `stopped after 1 job
+the next instance did the other 4
+`,
+	"testing": `an invoice over 5700 for order A-1
+`,
+}
+
+// build compiles one example and returns its path.
+func build(t *testing.T, example string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), example)
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./"+example).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return program
+}
+
+func TestExamples_sayTheSameOnEveryPeer(t *testing.T) {
+	peers := map[string]string{
+		"amqptest": "",
+		"artemis":  os.Getenv("AMQPFLOW_ARTEMIS_URL"),
+		"rabbitmq": os.Getenv("AMQPFLOW_RABBITMQ_URL"),
+	}
+	for example, want := range said {
+		program := build(t, example)
+		for peer, url := range peers {
+			if url == "" && peer != "amqptest" {
+				continue
+			}
+			t.Run(peer+"/"+example, func(t *testing.T) {
+				var stdout, stderr bytes.Buffer
+				command := exec.CommandContext(t.Context(), program)
+				command.Env = append(os.Environ(), "AMQP_URL="+url)
+				command.Stdout, command.Stderr = &stdout, &stderr
+				require.NoError(t, command.Run(), "%s", &stderr)
+				assert.Equal(t, want, stdout.String())
+				assert.Empty(t, stderr.String())
+			})
+		}
+	}
+}
+
+func TestExamples_brokerServesUntilInterrupted(t *testing.T) {
+	command := exec.CommandContext(t.Context(), build(t, "broker"), "-addr", "127.0.0.1:0")
+	stdout, err := command.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, command.Start())
+	lines := bufio.NewReader(stdout)
+	line, err := lines.ReadString('\n')
+	require.NoError(t, err)
+	_, url, ok := strings.Cut(strings.TrimSpace(line), " on ")
+	require.True(t, ok, line)
+
+	b := amqpflow.New(url)
+	require.NoError(t, b.Connect(t.Context()))
+	require.NoError(t, b.Publisher().Publish(t.Context(), "orders", "hello"))
+	require.NoError(t, b.Shutdown(context.Background()))
+
+	require.NoError(t, command.Process.Signal(os.Interrupt))
+	rest, err := io.ReadAll(lines)
+	require.NoError(t, err)
+	assert.Equal(t, "stopped\n", string(rest))
+	require.NoError(t, command.Wait())
+}
+
+func TestExamples_brokerEndsByItself(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), build(t, "broker"), "-addr", "127.0.0.1:0", "-for", "10ms").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Regexp(t, `^serving AMQP 1\.0 on amqp://127\.0\.0\.1:\d+\nstopped\n$`, string(out))
+}
+
+func TestExamples_fitOnAPage(t *testing.T) {
+	files, err := filepath.Glob("*/*.go")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, bytes.Count(text, []byte("\n")), 80, file)
+	}
+}
+
+func TestReadme_firstProgramCompiles(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	programs := regexp.MustCompile("(?s)```go\n(package main\n.*?)```").FindAllSubmatch(readme, -1)
+	require.NotEmpty(t, programs)
+	for _, program := range programs {
+		file := filepath.Join(t.TempDir(), "main.go")
+		require.NoError(t, os.WriteFile(file, program[1], 0o600))
+		out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+}
