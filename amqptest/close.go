@@ -1,0 +1,89 @@
+package amqptest
+
+import (
+	"net"
+	"time"
+
+	"github.com/amqpflow/amqpflow/internal/wire"
+)
+
+// onClose answers the client's CLOSE, after which the socket closes.
+func (c *conn) onClose(body []byte) {
+	var cl wire.Close
+	if err := cl.Decode(body); err != nil {
+		c.violate(rulePerformative, "close: %v", err)
+		return
+	}
+	c.srv.log.Info("connection closed by the client", "peer", c.name, "error", wireError(cl.Error))
+	c.closeIn = true
+	c.release()
+	c.write(0, &wire.Close{})
+	c.finishing = true
+	c.touch()
+}
+
+// closingFrame looks for the client's CLOSE after ours.
+func (c *conn) closingFrame(code uint64) {
+	if code == wire.CodeClose {
+		c.closeIn = true
+		c.finishing = true
+		c.touch()
+	}
+}
+
+// shut closes the connection from our side: a CLOSE with e where an OPEN has
+// been sent, and linger for the client's answer, so that a socket closed over
+// unread bytes does not take our CLOSE with it.
+func (c *conn) shut(e *wire.Error) {
+	if c.phase == phaseClosing || c.dead {
+		return
+	}
+	c.release()
+	if c.phase == phaseRunning && !c.closeIn {
+		c.append(wire.TypeAMQP, 0, &wire.Close{Error: e})
+	}
+	c.phase = phaseClosing
+	c.ending = time.Now().Add(linger)
+	c.touch()
+}
+
+// drop cuts the connection without a word.
+func (c *conn) drop() {
+	if c.dead {
+		return
+	}
+	c.dead = true
+	c.out = nil
+	c.release()
+	c.touch()
+	c.drained.Broadcast()
+	c.srv.cut = append(c.srv.cut, c)
+}
+
+// lost ends the connection after the socket has failed or was closed.
+func (c *conn) lost(err error) {
+	s := c.srv
+	s.lock()
+	s.log.Debug("connection ended", "peer", c.name, "error", err)
+	c.drop()
+	delete(s.conns, c)
+	s.unlock()
+}
+
+// release ends every session: what their links hold goes back to the queues.
+func (c *conn) release() {
+	for _, ses := range c.sessions {
+		ses.release()
+	}
+	clear(c.sessions)
+	c.channels = nil
+}
+
+// closeRaw closes the socket below TLS, whose own close may wait for the peer.
+func (c *conn) closeRaw() {
+	nc := c.nc
+	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
+		nc = t.NetConn()
+	}
+	_ = nc.Close() // there is nobody left to tell
+}

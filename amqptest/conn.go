@@ -1,0 +1,275 @@
+package amqptest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/amqpflow/amqpflow/internal/wire"
+)
+
+const (
+	readBufferSize = 64 << 10
+	linger         = time.Second // for the client's CLOSE after ours
+	// outRoom is how much may wait in the write buffer before deliveries
+	// stop; what answers the client's own frames goes beyond it, until
+	// outLimit, where reading stops.
+	outRoom  = 256 << 10
+	outLimit = 4 << 20
+)
+
+// phase is what the client's next bytes must be.
+type phase uint8
+
+const (
+	phaseHeader  phase = iota // a protocol header, SASL's or AMQP's
+	phaseSASL                 // sasl-init
+	phaseAMQP                 // AMQP's header, after SASL
+	phaseOpen                 // OPEN
+	phaseRunning              // any other performative
+	phaseClosing              // our CLOSE is out: only the client's counts
+)
+
+// conn is one connection of a client. Everything but nc is guarded by the
+// server's mutex.
+type conn struct {
+	srv  *Server
+	nc   net.Conn
+	name string        // for the log
+	wake chan struct{} // capacity 1: sent by signal, received by the writer
+
+	phase    phase
+	peer     wire.Open
+	sessions map[uint16]*session // by the client's channel
+	channels []*session          // by ours
+	closeIn  bool                // the client's CLOSE has come
+	dead     bool                // no more I/O: the socket is closed or about to be
+	ending   time.Time           // when the socket is closed at the latest; zero: not ending
+	lastRead atomic.Int64        // Unix nanoseconds of the last bytes from the client
+	started  time.Time
+
+	out       []byte // written next
+	writing   bool   // the writer is sending what it swapped out
+	finishing bool   // the socket closes once out is empty
+	starved   bool   // deliveries wait for room in out
+	touched   bool   // in srv.touched
+	drained   sync.Cond
+
+	// Reused by every frame.
+	transfer    wire.Transfer
+	flow        wire.Flow
+	disposition wire.Disposition
+	sections    wire.Sections
+}
+
+func newConn(s *Server, nc net.Conn) *conn {
+	c := &conn{
+		srv: s, nc: nc, name: peerName(nc), wake: make(chan struct{}, 1),
+		sessions: map[uint16]*session{}, started: time.Now(),
+	}
+	c.drained.L = &s.mu
+	c.lastRead.Store(c.started.UnixNano())
+	return c
+}
+
+func peerName(nc net.Conn) string {
+	if a := nc.RemoteAddr(); a != nil {
+		return a.String()
+	}
+	return "unknown"
+}
+
+// readLoop reads and handles the client's frames. Started by start, ends when
+// the socket does, waited for by Close; it alone reads.
+func (c *conn) readLoop() {
+	buf := make([]byte, readBufferSize)
+	from, to := 0, 0
+	for {
+		n, err := c.nc.Read(buf[to:])
+		if n > 0 {
+			to += n
+			c.lastRead.Store(time.Now().UnixNano())
+			from += c.consume(buf[from:to])
+			to = copy(buf, buf[from:to])
+			from = 0
+			if to == len(buf) { // one frame that is larger than the buffer
+				buf = append(buf, make([]byte, len(buf))...)
+			}
+		}
+		if err != nil {
+			c.lost(err)
+			return
+		}
+	}
+}
+
+// consume handles the complete frames at the start of b and returns how many
+// bytes they were.
+func (c *conn) consume(b []byte) int {
+	s := c.srv
+	s.lock()
+	defer s.unlock()
+	for len(c.out) > outLimit && !c.dead {
+		c.drained.Wait()
+	}
+	done := 0
+	for !c.dead {
+		n := c.next(b[done:])
+		if n == 0 {
+			return done
+		}
+		done += n
+	}
+	return len(b)
+}
+
+// next handles one frame or protocol header at the start of b and returns its
+// length, 0 if it is not complete.
+func (c *conn) next(b []byte) int {
+	if len(b) < wire.FrameHeaderSize {
+		return 0
+	}
+	if c.phase == phaseHeader || c.phase == phaseAMQP {
+		c.protocolHeader(b[:wire.FrameHeaderSize])
+		return wire.FrameHeaderSize
+	}
+	h, err := wire.ParseFrameHeader(b)
+	if err != nil {
+		c.violate(ruleFrame, "%v", err)
+		return len(b)
+	}
+	if h.Size > c.srv.opts.MaxFrameSize {
+		c.violate(ruleFrameSize, "a frame of %d bytes, %d are allowed", h.Size, c.srv.opts.MaxFrameSize)
+		return len(b)
+	}
+	if uint32(len(b)) < h.Size {
+		return 0
+	}
+	c.frame(h, b[int(h.DOff)*4:h.Size])
+	return int(h.Size)
+}
+
+// frame handles one complete frame.
+func (c *conn) frame(h wire.FrameHeader, body []byte) {
+	want := wire.TypeAMQP
+	if c.phase == phaseSASL {
+		want = wire.TypeSASL
+	}
+	if h.Type != want {
+		c.violate(ruleFrame, "a frame of type %d where type %d is due", h.Type, want)
+		return
+	}
+	if c.phase == phaseSASL {
+		c.saslFrame(body)
+		return
+	}
+	if len(body) == 0 {
+		return // a heartbeat
+	}
+	code, _, err := wire.PeekDescriptor(body)
+	if err != nil {
+		c.violate(rulePerformative, "%v", err)
+		return
+	}
+	switch {
+	case c.closeIn:
+		c.violate(ruleAfterClose, "%s after close", performativeName(code))
+	case c.phase == phaseClosing:
+		c.closingFrame(code)
+	case c.phase == phaseOpen:
+		c.openFrame(h.Channel, code, body)
+	case code == wire.CodeOpen:
+		c.violate(ruleUnexpectedFrame, "a second open")
+	case code == wire.CodeClose:
+		c.onClose(body)
+	case code == wire.CodeBegin:
+		c.onBegin(h.Channel, body)
+	default:
+		c.sessionFrame(h.Channel, code, body)
+	}
+}
+
+// sessionFrame hands a frame to the session on its channel.
+func (c *conn) sessionFrame(channel uint16, code uint64, body []byte) {
+	ses := c.sessions[channel]
+	if ses == nil {
+		c.violate(ruleChannel, "%s on channel %d, which has no session", performativeName(code), channel)
+		return
+	}
+	var err error
+	switch code {
+	case wire.CodeTransfer:
+		if err = c.transfer.Decode(body); err == nil {
+			ses.onTransfer(&c.transfer)
+		}
+	case wire.CodeFlow:
+		if err = c.flow.Decode(body); err == nil {
+			ses.onFlow(&c.flow)
+		}
+	case wire.CodeDisposition:
+		if err = c.disposition.Decode(body); err == nil {
+			ses.onDisposition(&c.disposition)
+		}
+	case wire.CodeAttach:
+		var a wire.Attach
+		if err = a.Decode(body); err == nil {
+			ses.onAttach(&a)
+		}
+	case wire.CodeDetach:
+		var d wire.Detach
+		if err = d.Decode(body); err == nil {
+			ses.onDetach(&d)
+		}
+	case wire.CodeEnd:
+		var e wire.End
+		if err = e.Decode(body); err == nil {
+			ses.onEnd()
+		}
+	default:
+		c.violate(ruleUnexpectedFrame, "performative 0x%02x", code)
+	}
+	if err != nil {
+		c.violate(rulePerformative, "%s: %v", performativeName(code), err)
+	}
+}
+
+func performativeName(code uint64) string {
+	names := [...]string{"open", "begin", "attach", "flow", "transfer", "disposition", "detach", "end", "close"}
+	if i := code - wire.CodeOpen; code >= wire.CodeOpen && i < uint64(len(names)) {
+		return names[i]
+	}
+	return fmt.Sprintf("performative 0x%02x", code)
+}
+
+// performative is what write can send.
+type performative interface{ Append(dst []byte) []byte }
+
+// write appends one frame to what is written next.
+func (c *conn) write(channel uint16, p performative) {
+	if c.phase == phaseClosing || c.dead {
+		return
+	}
+	c.append(wire.TypeAMQP, channel, p)
+}
+
+func (c *conn) append(typ byte, channel uint16, p performative) {
+	start := len(c.out)
+	c.out = wire.BeginFrame(c.out, typ, channel)
+	c.out = p.Append(c.out)
+	wire.EndFrame(c.out, start)
+	c.touch()
+}
+
+// touch makes unlock wake the writer.
+func (c *conn) touch() {
+	if !c.touched {
+		c.touched = true
+		c.srv.touched = append(c.srv.touched, c)
+	}
+}
+
+// emptyFrame is a heartbeat.
+var emptyFrame = binary.BigEndian.AppendUint64(nil, 8<<32|2<<24)

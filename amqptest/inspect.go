@@ -1,0 +1,211 @@
+package amqptest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/Azure/go-amqp"
+
+	"github.com/amqpflow/amqpflow"
+)
+
+// Settlement is what a consumer made of one delivery.
+type Settlement struct {
+	// MessageID is the message-id as text, "" if there is none.
+	MessageID string
+	// Outcome is OutcomeNone where the consumer settled without a state,
+	// which puts the message back.
+	Outcome amqpflow.Outcome
+	// Error goes with OutcomeRejected; it may be nil.
+	Error *amqp.Error
+	// DeliveryCount is the delivery-count that the delivery carried.
+	DeliveryCount uint32
+}
+
+// Put appends messages to the queue at addr, which it makes if there is none.
+// All of them are stored, or none. A header's delivery-count is where counting
+// starts.
+//
+// It returns an error if addr is not that of a queue or a message cannot be
+// encoded, ErrClosed after Close, and a bad option of the server.
+func (s *Server) Put(addr amqpflow.Address, ms ...*amqp.Message) error {
+	if err := s.usable(); err != nil {
+		return err
+	}
+	name, err := queueName(addr)
+	if err != nil {
+		return fmt.Errorf("amqptest: put: %w", err)
+	}
+	stored, err := encode(ms)
+	if err != nil {
+		return fmt.Errorf("amqptest: put to %q: %w", addr, err)
+	}
+	s.lock()
+	defer s.unlock()
+	q := s.queue(name)
+	for _, m := range stored {
+		q.put(m)
+	}
+	return nil
+}
+
+// Messages returns what waits in the queue at addr, in order, without taking
+// it. What consumers hold unsettled is not among it. A message whose format
+// is not 0, or that go-amqp cannot decode, has all its bytes in Data.
+func (s *Server) Messages(addr amqpflow.Address) []*amqp.Message {
+	return inspect(s, addr, func(q *queue) []*amqp.Message { return decodeAll(q.waiting[q.head:]) })
+}
+
+// DeadLetters returns the messages of the queue at addr that were rejected or
+// delivered too often, in the order in which that happened.
+func (s *Server) DeadLetters(addr amqpflow.Address) []*amqp.Message {
+	return inspect(s, addr, func(q *queue) []*amqp.Message { return decodeAll(q.dead) })
+}
+
+// Settlements returns what consumers made of the deliveries of the queue at
+// addr, in the order in which they said so. What was sent settled, or went
+// back because a link, session or connection ended, is not among it.
+func (s *Server) Settlements(addr amqpflow.Address) []Settlement {
+	return inspect(s, addr, func(q *queue) []Settlement { return slices.Clone(q.settlements) })
+}
+
+// inspect asks the queue at addr; none if there is none.
+func inspect[T any](s *Server, addr amqpflow.Address, ask func(*queue) []T) []T {
+	name, err := queueName(addr)
+	if err != nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queues[name]
+	if q == nil {
+		return nil
+	}
+	return ask(q)
+}
+
+func decodeAll(ms []*message) []*amqp.Message {
+	r := make([]*amqp.Message, len(ms))
+	for i, m := range ms {
+		r[i] = m.decode()
+	}
+	return r
+}
+
+// Bodies decodes the bodies of Messages(addr): []byte, string and
+// json.RawMessage take the bytes, every other T is decoded as JSON. The bytes
+// are the data sections, or an amqp-value that is a string or binary.
+//
+// It returns an error if a body is none of these or cannot be decoded, if addr
+// is not that of a queue, and for a bad option of the server.
+func Bodies[T any](s *Server, addr amqpflow.Address) ([]T, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	if _, err := queueName(addr); err != nil {
+		return nil, fmt.Errorf("amqptest: bodies: %w", err)
+	}
+	ms := s.Messages(addr)
+	r := make([]T, len(ms))
+	for i, m := range ms {
+		if err := decodeBody(m, &r[i]); err != nil {
+			return nil, fmt.Errorf("amqptest: bodies of %q: message %d: %w", addr, i, err)
+		}
+	}
+	return r, nil
+}
+
+func decodeBody(m *amqp.Message, into any) error {
+	body, err := bodyBytes(m)
+	if err != nil {
+		return err
+	}
+	switch v := into.(type) {
+	case *[]byte:
+		*v = body
+	case *string:
+		*v = string(body)
+	case *json.RawMessage:
+		*v = body
+	default:
+		return json.Unmarshal(body, into)
+	}
+	return nil
+}
+
+func bodyBytes(m *amqp.Message) ([]byte, error) {
+	switch v := m.Value.(type) {
+	case string:
+		return []byte(v), nil
+	case []byte:
+		return v, nil
+	case nil:
+	default:
+		return nil, fmt.Errorf("an amqp-value of type %T", v)
+	}
+	if len(m.Sequence) > 0 {
+		return nil, fmt.Errorf("an amqp-sequence")
+	}
+	return slices.Concat(m.Data...), nil
+}
+
+// Idle returns nil once nothing is queued, unsettled or in flight: the queues
+// are empty but for dead letters, consumers have settled what they were given,
+// no message is half received, and everything for the clients is written. On a
+// server that nobody has sent anything to that is at once.
+//
+// It returns ctx's error if that ends first, ErrClosed after Close, and a bad
+// option of the server.
+func (s *Server) Idle(ctx context.Context) error {
+	if err := s.usable(); err != nil {
+		return err
+	}
+	w := make(chan struct{})
+	s.lock()
+	s.waiters = append(s.waiters, w)
+	s.unlock()
+	select {
+	case <-w:
+		return nil
+	case <-ctx.Done():
+		s.mu.Lock()
+		s.waiters = slices.DeleteFunc(s.waiters, func(o chan struct{}) bool { return o == w })
+		s.mu.Unlock()
+		return ctx.Err()
+	case <-s.finished:
+		return ErrClosed
+	}
+}
+
+func (s *Server) idleLocked() bool {
+	for _, q := range s.queues {
+		if q.len() > 0 {
+			return false
+		}
+	}
+	for c := range s.conns {
+		if !c.dead && !c.idle() {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *conn) idle() bool {
+	if c.writing || len(c.out) > 0 {
+		return false
+	}
+	for _, ses := range c.sessions {
+		if len(ses.unsettled) > 0 || len(ses.unsettledIn) > 0 {
+			return false
+		}
+		for _, l := range ses.links {
+			if l.partial != nil || l.current != nil {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,251 @@
+package amqptest
+
+import (
+	"math"
+
+	"github.com/Azure/go-amqp"
+
+	"github.com/amqpflow/amqpflow/internal/address"
+	"github.com/amqpflow/amqpflow/internal/wire"
+)
+
+// linkCredit is what a sending client is granted.
+const linkCredit = 256
+
+// link is one link of a session, guarded by the server's mutex. Spec: 2.6.
+type link struct {
+	ses      *session
+	name     string
+	role     wire.Role // ours
+	in       uint32    // the client's handle
+	out      uint32    // ours
+	queue    *queue
+	detached bool // our DETACH is out, the client's is awaited
+	second   bool // rcv-settle-mode second
+	sndMode  uint8
+
+	count  uint32 // delivery-count
+	credit uint32
+
+	// Role sender: to a consumer.
+	drain   bool      // the client wants its credit back
+	current *delivery // its last frame is still to be sent
+
+	// Role receiver: from a publisher.
+	partial    *incoming // its last frame is still to come
+	owesCredit bool
+}
+
+const (
+	sndUnsettled uint8 = 0
+	sndSettled   uint8 = 1
+	rcvSecond    uint8 = 1
+)
+
+// onAttach attaches a link, or refuses it: an answer without terminus, and a
+// closing DETACH with the reason. Spec: 2.6.3.
+func (ses *session) onAttach(a *wire.Attach) {
+	c := ses.conn
+	switch {
+	case a.Handle > c.srv.opts.HandleMax:
+		c.violate(ruleHandleMax, "attach on handle %d, %d is the highest", a.Handle, c.srv.opts.HandleMax)
+		return
+	case ses.links[a.Handle] != nil:
+		c.violate(ruleHandleInUse, "attach on handle %d, which is attached", a.Handle)
+		return
+	case a.Role == wire.RoleSender && !a.InitialDeliveryCount.Set:
+		c.violate(ruleAttach, "a sender's attach without initial-delivery-count")
+		return
+	}
+	l := &link{
+		ses: ses, name: a.Name, role: !a.Role, in: a.Handle,
+		second: a.RcvSettleMode == rcvSecond, sndMode: a.SndSettleMode,
+	}
+	l.out = uint32(place(&ses.handles, l))
+	ses.links[a.Handle] = l
+	node, refusal := c.srv.resolve(a)
+	c.srv.log.Debug("attach", "peer", c.name, "link", a.Name, "address", node, "error", wireError(refusal))
+	if refusal != nil {
+		l.refuse(a, refusal)
+		return
+	}
+	l.queue = c.srv.queue(node)
+	l.accept(a)
+}
+
+// accept answers the attach and opens the link.
+func (l *link) accept(a *wire.Attach) {
+	reply := l.reply(a)
+	reply.Source, reply.Target = a.Source, a.Target
+	if a.Source != nil {
+		source := *a.Source
+		source.Filter = nil // none is applied
+		reply.Source = &source
+	}
+	if l.role == wire.RoleSender {
+		reply.InitialDeliveryCount = wire.Some(0)
+	}
+	l.ses.conn.write(l.ses.out, reply)
+	l.queue.links = append(l.queue.links, l)
+	if l.role == wire.RoleSender {
+		l.queue.touch()
+		return
+	}
+	l.count = a.InitialDeliveryCount.Value
+	l.oweCredit()
+}
+
+// oweCredit makes the next flush grant all of linkCredit.
+func (l *link) oweCredit() {
+	if !l.owesCredit {
+		l.owesCredit = true
+		l.ses.creditors = append(l.ses.creditors, l)
+		l.ses.owe()
+	}
+}
+
+func (l *link) reply(a *wire.Attach) *wire.Attach {
+	return &wire.Attach{
+		Name: a.Name, Handle: l.out, Role: l.role,
+		SndSettleMode: a.SndSettleMode, RcvSettleMode: a.RcvSettleMode,
+	}
+}
+
+func (l *link) refuse(a *wire.Attach, e *wire.Error) {
+	reply := l.reply(a)
+	if l.role == wire.RoleSender {
+		reply.Target = a.Target
+		reply.InitialDeliveryCount = wire.Some(0)
+	} else {
+		reply.Source = a.Source
+		if reply.Source != nil {
+			source := *a.Source
+			source.Filter = nil
+			reply.Source = &source
+		}
+	}
+	l.ses.conn.write(l.ses.out, reply)
+	l.detach(e)
+}
+
+// detach closes the link from our side; what the client still sends on it
+// until its own DETACH is counted and dropped.
+func (l *link) detach(e *wire.Error) {
+	l.ses.flush()
+	l.ses.conn.write(l.ses.out, &wire.Detach{Handle: l.out, Closed: true, Error: e})
+	l.release()
+	l.detached = true
+}
+
+// onDetach takes the client's DETACH and answers it unless it is an answer.
+func (ses *session) onDetach(d *wire.Detach) {
+	l := ses.links[d.Handle]
+	if l == nil {
+		ses.conn.violate(ruleHandle, "detach of handle %d, which is not attached", d.Handle)
+		return
+	}
+	ses.flush()
+	l.release()
+	delete(ses.links, d.Handle)
+	ses.handles[l.out] = nil
+	if !l.detached {
+		ses.conn.write(ses.out, &wire.Detach{Handle: l.out, Closed: d.Closed})
+	}
+}
+
+// release takes the link off its queue and gives back what it holds.
+func (l *link) release() {
+	if l.queue == nil {
+		return
+	}
+	l.queue.remove(l)
+	l.partial, l.current, l.owesCredit = nil, nil, false
+	if l.role != wire.RoleSender {
+		return
+	}
+	for id, d := range l.ses.unsettled {
+		if d.link == l {
+			delete(l.ses.unsettled, id)
+			l.ses.excused.add(id)
+			l.queue.giveBack(d.message)
+		}
+	}
+}
+
+// resolve returns the name of the node that the attach asks for, or why it is
+// refused.
+func (s *Server) resolve(a *wire.Attach) (string, *wire.Error) {
+	node, e := terminus(a)
+	if e != nil {
+		return node, e
+	}
+	return node, s.refusal(node)
+}
+
+func terminus(a *wire.Attach) (string, *wire.Error) {
+	if a.Role == wire.RoleReceiver {
+		t := a.Source
+		if t == nil {
+			return "", refusal(amqp.ErrCondInvalidField, "an attach without a source")
+		}
+		if t.DistributionMode == "copy" {
+			return t.Address, refusal(amqp.ErrCondNotImplemented, "browsing is not implemented")
+		}
+		return node(t.Address, t.Dynamic, t.Capabilities)
+	}
+	if a.Coordinator != nil {
+		return "", refusal(amqp.ErrCondNotImplemented, "transactions are not implemented")
+	}
+	t := a.Target
+	if t == nil {
+		return "", refusal(amqp.ErrCondInvalidField, "an attach without a target")
+	}
+	return node(t.Address, t.Dynamic, t.Capabilities)
+}
+
+func node(name string, dynamic bool, capabilities []wire.Symbol) (string, *wire.Error) {
+	switch {
+	case dynamic:
+		return name, refusal(amqp.ErrCondNotImplemented, "dynamic nodes are not implemented")
+	case name == "":
+		return name, refusal(amqp.ErrCondInvalidField, "an attach without an address")
+	}
+	for _, capability := range capabilities {
+		if capability == address.CapabilityTopic {
+			return name, refusal(amqp.ErrCondNotImplemented, "topics are not implemented")
+		}
+	}
+	return name, nil
+}
+
+func refusal(cond amqp.ErrCond, description string) *wire.Error {
+	return &wire.Error{Condition: wire.Symbol(cond), Description: description}
+}
+
+// onFlow takes the client's view of the link.
+func (l *link) onFlow(f *wire.Flow) {
+	count := l.count
+	if f.DeliveryCount.Set {
+		count = f.DeliveryCount.Value
+	} else if l.role == wire.RoleSender {
+		count = 0 // before the client has seen our ATTACH: its initial value
+	}
+	if after(count, l.count) {
+		l.ses.conn.violate(ruleDeliveryCount, "flow on link %q: delivery-count %d, but it is at %d", l.name, count, l.count)
+		return
+	}
+	if l.role == wire.RoleReceiver {
+		if f.Echo {
+			l.oweCredit()
+		}
+		return
+	}
+	if f.LinkCredit.Set {
+		l.credit = min(remaining(f.LinkCredit.Value, l.count-count), math.MaxInt32)
+		l.drain = f.Drain
+		l.queue.touch()
+	}
+	if f.Echo && !l.drain {
+		l.ses.writeFlow(l, false)
+	}
+}

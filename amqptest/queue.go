@@ -1,0 +1,134 @@
+package amqptest
+
+import (
+	"slices"
+
+	"github.com/amqpflow/amqpflow/internal/wire"
+)
+
+// queue is a node: messages in the order of their arrival, and the links of
+// its publishers and consumers. It is guarded by the server's mutex.
+type queue struct {
+	srv         *Server
+	name        string
+	waiting     []*message // waiting[head:], ascending by seq
+	head        int
+	seq         uint64
+	links       []*link
+	turn        int  // index in links of who is asked first
+	dirty       bool // in srv.dirty
+	dead        []*message
+	settlements []Settlement
+}
+
+// queue returns the queue of that name, which it makes if there is none.
+func (s *Server) queue(name string) *queue {
+	q := s.queues[name]
+	if q == nil {
+		q = &queue{srv: s, name: name}
+		s.queues[name] = q
+	}
+	return q
+}
+
+func (q *queue) len() int { return len(q.waiting) - q.head }
+
+// touch makes unlock look for something to deliver.
+func (q *queue) touch() {
+	if !q.dirty {
+		q.dirty = true
+		q.srv.dirty = append(q.srv.dirty, q)
+	}
+}
+
+// put appends a message that has just arrived.
+func (q *queue) put(m *message) {
+	m.seq = q.seq
+	q.seq++
+	if q.head > 0 && len(q.waiting) == cap(q.waiting) {
+		n := copy(q.waiting, q.waiting[q.head:])
+		clear(q.waiting[n:])
+		q.waiting, q.head = q.waiting[:n], 0
+	}
+	q.waiting = append(q.waiting, m)
+	q.touch()
+}
+
+// giveBack puts a message where it was in the order of arrival.
+func (q *queue) giveBack(m *message) {
+	q.touch()
+	if q.head == 0 {
+		space := max(len(q.waiting), 16)
+		q.waiting = append(make([]*message, space, 2*space+len(q.waiting)), q.waiting...)
+		q.head = space
+	}
+	at, _ := slices.BinarySearchFunc(q.waiting[q.head:], m.seq, func(w *message, seq uint64) int {
+		if w.seq < seq {
+			return -1
+		}
+		return 1
+	})
+	q.head--
+	copy(q.waiting[q.head:], q.waiting[q.head+1:q.head+1+at])
+	q.waiting[q.head+at] = m
+}
+
+// peek returns the index in waiting of the first message that l may have, -1
+// if there is none.
+func (q *queue) peek(l *link) int {
+	for i := q.head; i < len(q.waiting); i++ {
+		if !slices.Contains(q.waiting[i].refusedBy, l) {
+			return i
+		}
+	}
+	return -1
+}
+
+// take removes the message at index i of waiting.
+func (q *queue) take(i int) *message {
+	m := q.waiting[i]
+	copy(q.waiting[q.head+1:i+1], q.waiting[q.head:i])
+	q.waiting[q.head] = nil
+	q.head++
+	if q.head == len(q.waiting) {
+		q.waiting, q.head = q.waiting[:0], 0
+	}
+	return m
+}
+
+// pump gives what waits to the consumers, one message each in turn, and ends
+// the drains that have nothing to wait for.
+func (q *queue) pump() {
+	for q.len() > 0 && q.deliverOne() {
+	}
+	for i := 0; i < len(q.links); i++ {
+		if l := q.links[i]; l.role == wire.RoleSender {
+			l.finishDrain()
+		}
+	}
+}
+
+func (q *queue) deliverOne() bool {
+	for i := range q.links {
+		at := (q.turn + i) % len(q.links)
+		l := q.links[at]
+		if l.role != wire.RoleSender || !l.ready() {
+			continue
+		}
+		if m := q.peek(l); m >= 0 {
+			q.turn = at + 1
+			l.deliver(q.take(m))
+			return true
+		}
+	}
+	return false
+}
+
+func (q *queue) remove(l *link) {
+	if i := slices.Index(q.links, l); i >= 0 {
+		q.links = slices.Delete(q.links, i, i+1)
+		if i < q.turn {
+			q.turn--
+		}
+	}
+}

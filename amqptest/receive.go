@@ -1,0 +1,162 @@
+package amqptest
+
+import (
+	"bytes"
+
+	"github.com/amqpflow/amqpflow/internal/wire"
+)
+
+const maxDeliveryTag = 32 // Spec: 2.8.7
+
+// incoming is a delivery of a publisher whose last frame is still to come.
+type incoming struct {
+	id      uint32
+	format  uint32
+	tag     []byte
+	settled bool
+	payload []byte
+}
+
+// onTransfer takes one transfer frame. Spec: 2.7.5.
+func (ses *session) onTransfer(t *wire.Transfer) {
+	c := ses.conn
+	if ses.inWindow == 0 {
+		c.violate(ruleSessionWindow, "a transfer beyond the incoming window (transfer-id %d)", ses.nextIn)
+		return
+	}
+	ses.inWindow--
+	ses.nextIn++
+	if ses.inWindow <= c.srv.opts.Window/2 {
+		ses.owesFlow = true
+		ses.owe()
+	}
+	l := ses.links[t.Handle]
+	switch {
+	case l == nil:
+		c.violate(ruleHandle, "transfer on handle %d, which is not attached", t.Handle)
+		return
+	case l.role == wire.RoleSender:
+		c.violate(ruleDirection, "transfer on link %q, on which the client receives", l.name)
+		return
+	case t.Resume:
+		c.violate(ruleResume, "transfer on link %q resumes a delivery that is not known", l.name)
+		return
+	}
+	if l.partial == nil {
+		l.partial = l.begin(t)
+	} else if !l.goesOn(t) {
+		return
+	}
+	p := l.partial
+	if p == nil {
+		return
+	}
+	p.settled = p.settled || t.Settled
+	switch {
+	case t.Aborted:
+		l.partial = nil
+		l.topUp()
+	case t.More:
+		p.payload = append(p.payload, t.Payload...)
+	default:
+		l.partial = nil
+		if p.payload == nil {
+			p.payload = bytes.Clone(t.Payload)
+		} else {
+			p.payload = append(p.payload, t.Payload...)
+		}
+		l.topUp()
+		l.complete(p, &t.State)
+	}
+}
+
+// begin checks the first frame of a delivery; nil after a violation.
+func (l *link) begin(t *wire.Transfer) *incoming {
+	ses, c := l.ses, l.ses.conn
+	id := t.DeliveryID.Value
+	switch {
+	case !t.DeliveryID.Set:
+		c.violate(ruleFirstTransfer, "link %q: a first transfer without delivery-id", l.name)
+	case t.DeliveryTag == nil:
+		c.violate(ruleFirstTransfer, "link %q: a first transfer without delivery-tag (delivery-id %d)", l.name, id)
+	case len(t.DeliveryTag) > maxDeliveryTag:
+		c.violate(ruleFirstTransfer, "link %q: a delivery-tag of %d bytes (delivery-id %d)", l.name, len(t.DeliveryTag), id)
+	case !t.MessageFormat.Set:
+		c.violate(ruleFirstTransfer, "link %q: a first transfer without message-format (delivery-id %d)", l.name, id)
+	case ses.anyIncoming && id != ses.incoming:
+		c.violate(ruleDeliveryID, "link %q: delivery-id %d where %d is due", l.name, id, ses.incoming)
+	case l.credit == 0:
+		c.violate(ruleLinkCredit, "link %q: a delivery without credit (delivery-id %d)", l.name, id)
+	default:
+		if !ses.anyIncoming {
+			ses.anyIncoming, ses.firstIn = true, id
+		}
+		ses.incoming = id + 1
+		l.credit--
+		l.count++
+		p := &incoming{id: id, format: t.MessageFormat.Value}
+		if t.More {
+			p.tag = bytes.Clone(t.DeliveryTag)
+		}
+		return p
+	}
+	return nil
+}
+
+// goesOn checks a further frame of a delivery against its first.
+func (l *link) goesOn(t *wire.Transfer) bool {
+	p, c := l.partial, l.ses.conn
+	switch {
+	case t.DeliveryID.Set && t.DeliveryID.Value != p.id:
+		c.violate(ruleContinuation, "link %q: delivery-id %d within delivery %d", l.name, t.DeliveryID.Value, p.id)
+	case t.DeliveryTag != nil && !bytes.Equal(t.DeliveryTag, p.tag):
+		c.violate(ruleContinuation, "link %q: another delivery-tag within delivery %d", l.name, p.id)
+	case t.MessageFormat.Set && t.MessageFormat.Value != p.format:
+		c.violate(ruleContinuation, "link %q: another message-format within delivery %d", l.name, p.id)
+	default:
+		return true
+	}
+	return false
+}
+
+// topUp makes the next flush grant credit once half of it is used.
+func (l *link) topUp() {
+	if l.credit <= linkCredit/2 && !l.detached {
+		l.oweCredit()
+	}
+}
+
+// complete stores a message that has come whole, and answers it.
+func (l *link) complete(p *incoming, state *wire.State) {
+	ses, c := l.ses, l.ses.conn
+	switch {
+	case l.sndMode == sndSettled && !p.settled:
+		c.violate(ruleSettleMode, "link %q: delivery %d is unsettled, but the link's snd-settle-mode is settled", l.name, p.id)
+		return
+	case l.sndMode == sndUnsettled && p.settled:
+		c.violate(ruleSettleMode, "link %q: delivery %d is settled, but the link's snd-settle-mode is unsettled", l.name, p.id)
+		return
+	}
+	m, err := newMessage(&c.sections, p.format, p.payload)
+	if err != nil {
+		c.violate(ruleMessage, "link %q: delivery %d: %v", l.name, p.id, err)
+		return
+	}
+	if l.detached {
+		return
+	}
+	answer := wire.State{Kind: wire.StateAccepted}
+	switch {
+	case state.Kind == wire.StateTransactional:
+		answer = wire.State{Kind: wire.StateRejected, Error: refusal("amqp:transaction:unknown-id", "no such transaction")}
+	case !p.settled:
+		answer = c.srv.answer(l.queue.name, answer)
+	}
+	if answer.Kind == wire.StateAccepted {
+		l.queue.put(m)
+	}
+	if !p.settled {
+		ses.answer(p.id, &answer, l.second)
+	}
+	c.srv.countTransfer(l.queue.name)
+}

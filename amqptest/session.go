@@ -1,0 +1,202 @@
+package amqptest
+
+import (
+	"math"
+
+	"github.com/amqpflow/amqpflow/internal/wire"
+)
+
+// session is one session of a connection, guarded by the server's mutex.
+// Spec: 2.5.
+type session struct {
+	conn *conn
+	in   uint16 // the client's channel
+	out  uint16 // ours
+
+	links   map[uint32]*link // by the client's handle
+	handles []*link          // by ours
+
+	// What the client sends.
+	nextIn      uint32              // transfer-id of its next transfer frame
+	inWindow    uint32              // transfer frames that it may send
+	incoming    uint32              // delivery-id of its next delivery
+	anyIncoming bool                // incoming counts
+	firstIn     uint32              // delivery-id of its first delivery
+	unsettledIn map[uint32]struct{} // answered, for the client to settle (rcv-settle-mode second)
+	answers     answers             // not sent yet
+	creditors   []*link             // owe credit, unless detached since
+	owesFlow    bool                // the client is to hear its window
+	owing       bool                // in srv.owing
+
+	// What we send.
+	nextOut   uint32 // transfer-id of our next transfer frame
+	outWindow uint32 // transfer frames that we may send
+	outgoing  uint32 // delivery-id of our next delivery
+	unsettled map[uint32]*delivery
+	excused   excused // delivery-ids that we settled ourselves
+}
+
+// onBegin opens a session on the client's channel.
+func (c *conn) onBegin(channel uint16, body []byte) {
+	var b wire.Begin
+	if err := b.Decode(body); err != nil {
+		c.violate(rulePerformative, "begin: %v", err)
+		return
+	}
+	opts := &c.srv.opts
+	switch {
+	case channel > opts.ChannelMax:
+		c.violate(ruleChannelMax, "begin on channel %d, %d is the highest", channel, opts.ChannelMax)
+		return
+	case c.sessions[channel] != nil:
+		c.violate(ruleChannel, "begin on channel %d, which has a session", channel)
+		return
+	case b.RemoteChannel.Set:
+		c.violate(ruleChannel, "begin answers channel %d, on which nobody asked", b.RemoteChannel.Value)
+		return
+	}
+	ses := &session{
+		conn: c, in: channel, links: map[uint32]*link{},
+		nextIn: b.NextOutgoingID, inWindow: opts.Window, outWindow: b.IncomingWindow,
+		unsettledIn: map[uint32]struct{}{}, unsettled: map[uint32]*delivery{},
+	}
+	ses.out = uint16(place(&c.channels, ses))
+	c.sessions[channel] = ses
+	c.write(ses.out, &wire.Begin{
+		RemoteChannel:  wire.Some(uint32(channel)),
+		NextOutgoingID: ses.nextOut, IncomingWindow: opts.Window, OutgoingWindow: math.MaxInt32,
+		HandleMax: opts.HandleMax,
+	})
+}
+
+// place puts v at the lowest free index of list and returns the index.
+func place[T any](list *[]*T, v *T) int {
+	for i, taken := range *list {
+		if taken == nil {
+			(*list)[i] = v
+			return i
+		}
+	}
+	*list = append(*list, v)
+	return len(*list) - 1
+}
+
+// onEnd answers the client's END and frees the channel.
+func (ses *session) onEnd() {
+	c := ses.conn
+	ses.flush()
+	ses.release()
+	delete(c.sessions, ses.in)
+	c.channels[ses.out] = nil
+	c.write(ses.out, &wire.End{})
+}
+
+// release gives back what the session's links hold.
+func (ses *session) release() {
+	for _, l := range ses.links {
+		l.release()
+	}
+	clear(ses.unsettledIn)
+}
+
+// owe makes unlock flush the session.
+func (ses *session) owe() {
+	if !ses.owing {
+		ses.owing = true
+		ses.conn.srv.owing = append(ses.conn.srv.owing, ses)
+	}
+}
+
+// flush sends the answers and flows that are owed.
+func (ses *session) flush() {
+	ses.answers.flush(ses)
+	for _, l := range ses.creditors {
+		if l.owesCredit {
+			l.owesCredit = false
+			l.credit = linkCredit
+			ses.writeFlow(l, false)
+		}
+	}
+	ses.creditors = ses.creditors[:0]
+	if ses.owesFlow {
+		ses.writeFlow(nil, false)
+	}
+}
+
+// writeFlow sends the session's state, with l's unless that is nil. Each one
+// opens the window again.
+func (ses *session) writeFlow(l *link, drain bool) {
+	ses.inWindow = ses.conn.srv.opts.Window
+	ses.owesFlow = false
+	f := wire.Flow{
+		NextIncomingID: wire.Some(ses.nextIn), IncomingWindow: ses.inWindow,
+		NextOutgoingID: ses.nextOut, OutgoingWindow: math.MaxInt32,
+	}
+	if l != nil {
+		f.Handle, f.DeliveryCount, f.LinkCredit = wire.Some(l.out), wire.Some(l.count), wire.Some(l.credit)
+		f.Drain = drain
+		if l.role == wire.RoleSender {
+			f.Available = wire.Some(uint32(min(l.queue.len(), math.MaxInt32)))
+		}
+	}
+	ses.conn.write(ses.out, &f)
+}
+
+// onFlow takes the client's view of the session, and of a link if it names
+// one. Spec: 2.5.6, 2.6.7.
+func (ses *session) onFlow(f *wire.Flow) {
+	c := ses.conn
+	var next uint32 // before the client has seen our BEGIN: our first transfer-id
+	if f.NextIncomingID.Set {
+		next = f.NextIncomingID.Value
+	}
+	switch {
+	case after(next, ses.nextOut):
+		c.violate(ruleSessionID, "flow: next-incoming-id %d, but %d has not been sent", next, ses.nextOut)
+		return
+	case f.NextOutgoingID != ses.nextIn:
+		c.violate(ruleSessionID, "flow: next-outgoing-id %d, but %d comes next", f.NextOutgoingID, ses.nextIn)
+		return
+	}
+	shut := ses.outWindow == 0
+	ses.outWindow = remaining(f.IncomingWindow, ses.nextOut-next)
+	if shut && ses.outWindow > 0 {
+		ses.resume()
+	}
+	if !f.Handle.Set {
+		if f.Echo {
+			ses.owesFlow = true
+			ses.owe()
+		}
+		return
+	}
+	l := ses.links[f.Handle.Value]
+	if l == nil {
+		c.violate(ruleHandle, "flow on handle %d, which is not attached", f.Handle.Value)
+		return
+	}
+	if !l.detached {
+		l.onFlow(f)
+	}
+}
+
+// remaining is granted less used, zero if that is negative.
+func remaining(granted, used uint32) uint32 {
+	if used >= granted {
+		return 0
+	}
+	return granted - used
+}
+
+// after compares serial numbers. Spec: 2.8.10, RFC 1982.
+func after(a, b uint32) bool { return int32(a-b) > 0 }
+
+// resume lets deliveries go on that waited for the window or for room.
+func (ses *session) resume() {
+	for _, l := range ses.links {
+		if l.role == wire.RoleSender && !l.detached {
+			l.proceed()
+			l.queue.touch()
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package amqptest
+
+import (
+	"slices"
+
+	"github.com/amqpflow/amqpflow"
+	"github.com/amqpflow/amqpflow/internal/wire"
+)
+
+// answers gathers the accepted deliveries of publishers into ranges.
+type answers struct {
+	first, next uint32
+	any, second bool
+}
+
+// answer tells the publisher the outcome of its delivery. In the second mode
+// the publisher settles it after that.
+func (ses *session) answer(id uint32, state *wire.State, second bool) {
+	if second {
+		ses.unsettledIn[id] = struct{}{}
+	}
+	a := &ses.answers
+	if state.Kind == wire.StateAccepted && a.any && a.next == id && a.second == second {
+		a.next++
+		return
+	}
+	a.flush(ses)
+	*a = answers{first: id, next: id + 1, any: true, second: second}
+	ses.owe()
+	if state.Kind != wire.StateAccepted {
+		a.send(ses, *state)
+	}
+}
+
+func (a *answers) flush(ses *session) {
+	if a.any {
+		a.send(ses, wire.State{Kind: wire.StateAccepted})
+	}
+}
+
+func (a *answers) send(ses *session, state wire.State) {
+	a.any = false
+	ses.conn.write(ses.out, &wire.Disposition{
+		Role: wire.RoleReceiver, First: a.first, Last: a.next - 1, Settled: !a.second, State: state,
+	})
+}
+
+// onDisposition takes what the client says of deliveries in either direction.
+// Spec: 2.7.6.
+func (ses *session) onDisposition(d *wire.Disposition) {
+	c := ses.conn
+	from, to := uint32(0), ses.outgoing // ours, if the client is their receiver
+	if d.Role == wire.RoleSender {
+		from, to = ses.firstIn, ses.incoming
+	}
+	count := to - from // deliveries that exist
+	if after(d.First, d.Last) || d.First-from >= count || d.Last-from >= count {
+		c.violate(ruleDisposition, "deliveries %d to %d, of which not all exist", d.First, d.Last)
+		return
+	}
+	for id := d.First; ; id++ {
+		if d.Role == wire.RoleSender {
+			if d.Settled {
+				delete(ses.unsettledIn, id)
+			}
+		} else if !ses.settle(id, d) {
+			return
+		}
+		if id == d.Last {
+			return
+		}
+	}
+}
+
+// settle applies the consumer's disposition to one delivery of ours.
+func (ses *session) settle(id uint32, disposition *wire.Disposition) bool {
+	state := disposition.State
+	if !disposition.Settled && !state.Terminal() {
+		return true
+	}
+	d := ses.unsettled[id]
+	if d == nil {
+		if ses.excused.has(id) {
+			return true
+		}
+		ses.conn.violate(ruleSettledTwice, "delivery %d is settled already", id)
+		return false
+	}
+	delete(ses.unsettled, id)
+	if !disposition.Settled { // the second mode: the client learns that we settled it
+		ses.excused.add(id)
+		ses.conn.write(ses.out, &wire.Disposition{Role: wire.RoleSender, First: id, Last: id, Settled: true, State: state})
+	}
+	d.link.queue.settle(d, &state)
+	return true
+}
+
+// settle records the outcome of d and does with its message what that says.
+func (q *queue) settle(d *delivery, state *wire.State) {
+	m := d.message
+	q.settlements = append(q.settlements, Settlement{
+		MessageID: m.id(), Outcome: outcomeOf(state.Kind), Error: amqpError(state.Error), DeliveryCount: d.count,
+	})
+	q.srv.log.Debug("settled", "address", q.name, "outcome", outcomeOf(state.Kind).String(), "attempt", d.count+1)
+	switch state.Kind {
+	case wire.StateAccepted:
+	case wire.StateRejected:
+		q.dead = append(q.dead, m)
+	case wire.StateModified:
+		m.annotate(state.Annotations)
+		if state.UndeliverableHere {
+			m.refusedBy = append(m.refusedBy, d.link)
+		}
+		if state.DeliveryFailed {
+			m.header.DeliveryCount++
+		}
+		limit := q.srv.opts.MaxDeliveries
+		if state.DeliveryFailed && limit > 0 && int64(m.header.DeliveryCount) >= int64(limit) {
+			q.dead = append(q.dead, m)
+			return
+		}
+		q.giveBack(m)
+	default: // released, and settled without an outcome
+		q.giveBack(m)
+	}
+}
+
+func outcomeOf(kind wire.StateKind) amqpflow.Outcome {
+	switch kind {
+	case wire.StateAccepted:
+		return amqpflow.OutcomeAccepted
+	case wire.StateRejected:
+		return amqpflow.OutcomeRejected
+	case wire.StateReleased:
+		return amqpflow.OutcomeReleased
+	case wire.StateModified:
+		return amqpflow.OutcomeModified
+	default:
+		return amqpflow.OutcomeNone
+	}
+}
+
+// excused are the delivery-ids that we settled, as ascending runs: a
+// disposition for one of them may have crossed that, and means nothing.
+type excused []run
+
+type run struct{ first, last uint32 }
+
+func (e *excused) add(id uint32) {
+	runs := *e
+	i, found := runs.find(id)
+	switch {
+	case found:
+	case i > 0 && runs[i-1].last+1 == id:
+		runs[i-1].last = id
+	default:
+		*e = slices.Insert(runs, i, run{id, id})
+	}
+}
+
+func (e excused) has(id uint32) bool {
+	_, found := e.find(id)
+	return found
+}
+
+func (e excused) find(id uint32) (int, bool) {
+	return slices.BinarySearchFunc(e, id, func(r run, id uint32) int {
+		switch {
+		case r.last < id:
+			return -1
+		case r.first > id:
+			return 1
+		default:
+			return 0
+		}
+	})
+}
