@@ -27,6 +27,9 @@ func appendValue(dst []byte, v any, depth int) ([]byte, error) {
 	if dst, ok := appendScalar(dst, v); ok {
 		return dst, nil
 	}
+	if l, ok := v.(List); ok && len(l) == 0 {
+		return append(dst, fmtList0), nil // nests nothing
+	}
 	if depth >= MaxDepth {
 		return nil, fmt.Errorf("cannot encode a value nested deeper than %d", MaxDepth)
 	}

@@ -56,8 +56,8 @@ type Attach struct {
 // standard's, or the source or target is of a foreign type.
 func (a *Attach) Decode(body []byte) error {
 	*a = Attach{SndSettleMode: SndMixed}
-	f, err := openWhole("attach", CodeAttach, body)
-	if err != nil {
+	var f fields
+	if err := f.openWhole("attach", CodeAttach, body); err != nil {
 		return err
 	}
 	var ok bool

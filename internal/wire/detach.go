@@ -31,8 +31,8 @@ func (f *fields) error() *Error {
 	if b == nil {
 		return nil
 	}
-	g, err := openWhole("error", CodeError, b)
-	if err != nil {
+	var g fields
+	if err := g.openWhole("error", CodeError, b); err != nil {
 		f.fail(err)
 		return nil
 	}
@@ -62,8 +62,8 @@ type Detach struct {
 // anything else, or if the handle is absent.
 func (d *Detach) Decode(body []byte) error {
 	*d = Detach{}
-	f, err := openWhole("detach", CodeDetach, body)
-	if err != nil {
+	var f fields
+	if err := f.openWhole("detach", CodeDetach, body); err != nil {
 		return err
 	}
 	d.Handle = f.uint32Must()
@@ -90,8 +90,8 @@ type End struct{ Error *Error }
 // anything else.
 func (e *End) Decode(body []byte) error {
 	*e = End{}
-	f, err := openWhole("end", CodeEnd, body)
-	if err != nil {
+	var f fields
+	if err := f.openWhole("end", CodeEnd, body); err != nil {
 		return err
 	}
 	e.Error = f.error()
@@ -114,8 +114,8 @@ type Close struct{ Error *Error }
 // anything else.
 func (c *Close) Decode(body []byte) error {
 	*c = Close{}
-	f, err := openWhole("close", CodeClose, body)
-	if err != nil {
+	var f fields
+	if err := f.openWhole("close", CodeClose, body); err != nil {
 		return err
 	}
 	c.Error = f.error()

@@ -1,9 +1,6 @@
 package wire
 
-import (
-	"bytes"
-	"encoding/binary"
-)
+import "encoding/binary"
 
 // OptUint32 is an unsigned number that may be absent.
 type OptUint32 struct {
@@ -27,48 +24,48 @@ type fields struct {
 	scan  scanner
 }
 
-// openFields opens the composite of type code at the start of body. rest is what
-// follows it.
-func openFields(name string, code uint64, body []byte) (f fields, rest []byte, err error) {
+// openFields opens the composite of type code at the start of body, for a fresh f.
+// rest is what follows it.
+func (f *fields) openFields(name string, code uint64, body []byte) (rest []byte, err error) {
 	got, list, err := PeekDescriptor(body)
 	if err != nil {
-		return f, nil, within(err, "%s", name)
+		return nil, within(err, "%s", name)
 	}
 	if got != code {
-		return f, nil, malformed("descriptor 0x%02x where %s is due", got, name)
+		return nil, malformed("descriptor 0x%02x where %s is due", got, name)
 	}
-	return openList(name, list)
+	return f.openList(name, list)
 }
 
 // openList opens the list at the start of b.
-func openList(name string, b []byte) (f fields, rest []byte, err error) {
+func (f *fields) openList(name string, b []byte) (rest []byte, err error) {
 	f.name = name
 	f.scan = scanner{empty: maxEmptyElems, values: maxPerformativeValues}
 	if len(b) == 0 {
-		return f, nil, within(errShort(), "%s", name)
+		return nil, within(errShort(), "%s", name)
 	}
 	c := b[0]
 	if c == fmtList0 {
-		return f, b[1:], nil
+		return b[1:], nil
 	}
 	if shapes[c] != shapeList {
-		return f, nil, malformed("%s: format code 0x%02x is no list", name, c)
+		return nil, malformed("%s: format code 0x%02x is no list", name, c)
 	}
 	count, items, n, err := head(c, b[1:])
 	if err != nil {
-		return f, nil, within(err, "%s", name)
+		return nil, within(err, "%s", name)
 	}
 	f.b, f.left = items, count
-	return f, b[1+n:], nil
+	return b[1+n:], nil
 }
 
 // openWhole is openFields for a composite that is all of body.
-func openWhole(name string, code uint64, body []byte) (fields, error) {
-	f, rest, err := openFields(name, code, body)
+func (f *fields) openWhole(name string, code uint64, body []byte) error {
+	rest, err := f.openFields(name, code, body)
 	if err == nil && len(rest) != 0 {
 		err = malformed("%s: %d octets behind it", name, len(rest))
 	}
-	return f, err
+	return err
 }
 
 // end returns the first fault, fields beyond those read included.
@@ -245,110 +242,4 @@ func (f *fields) bool() (v, ok bool) {
 func (f *fields) isTrue() bool {
 	v, _ := f.bool()
 	return v
-}
-
-// raw returns the octets of a variable-width field whose code passes is. They alias.
-func (f *fields) raw(is func(byte) bool, want string) ([]byte, bool) {
-	c, ok := f.next()
-	if !ok {
-		return nil, false
-	}
-	if !is(c) {
-		f.wrong(c, want)
-		return nil, false
-	}
-	b, n, err := variable(c, f.b)
-	if err != nil {
-		f.fail(err)
-		return nil, false
-	}
-	f.b = f.b[n:]
-	return b, true
-}
-
-func (f *fields) string() (string, bool) {
-	b, ok := f.raw(isString, "string")
-	return string(b), ok
-}
-
-func (f *fields) symbol() (Symbol, bool) {
-	b, ok := f.raw(isSymbol, "symbol")
-	return Symbol(b), ok
-}
-
-// binary returns the field's octets, aliased; not nil if it is there.
-func (f *fields) binary() ([]byte, bool) { return f.raw(isBinary, "binary") }
-
-// binaryCopy is binary in memory of its own, nil if absent.
-func (f *fields) binaryCopy() ([]byte, bool) {
-	b, ok := f.binary()
-	return bytes.Clone(b), ok
-}
-
-// value takes a field of any type and returns it encoded, nil if it is absent.
-func (f *fields) value() []byte {
-	f.index++
-	if f.left == 0 || f.err != nil {
-		return nil
-	}
-	f.left--
-	n, err := f.scan.value(f.b, 0)
-	if err != nil {
-		f.fail(err)
-		return nil
-	}
-	b := f.b[:n]
-	f.b = f.b[n:]
-	if b[0] == fmtNull {
-		return nil
-	}
-	return b
-}
-
-// mapValue is value for a map.
-func (f *fields) mapValue() []byte {
-	b := f.value()
-	if b != nil && shapes[b[0]] != shapeMap {
-		f.wrong(b[0], "map")
-		return nil
-	}
-	return b
-}
-
-func (f *fields) mapping() Map {
-	if b := f.mapValue(); b != nil {
-		return buildMap(b)
-	}
-	return nil
-}
-
-// symbols reads a "multiple" field: one symbol or an array of them.
-//
-// Spec: 1.5.
-func (f *fields) symbols() []Symbol {
-	b := f.value()
-	if b == nil {
-		return nil
-	}
-	if isSymbol(b[0]) {
-		raw, _, _ := variable(b[0], b[1:])
-		return []Symbol{Symbol(raw)}
-	}
-	if shapes[b[0]] != shapeArray {
-		f.wrong(b[0], "symbol or array of symbols")
-		return nil
-	}
-	count, elems, _, _ := head(b[0], b[1:])
-	c := elems[0]
-	if !isSymbol(c) {
-		f.fail(malformed("array of format code 0x%02x where symbols are due", c))
-		return nil
-	}
-	out := make([]Symbol, count)
-	elems = elems[1:]
-	for i := range out {
-		raw, n, _ := variable(c, elems)
-		out[i], elems = Symbol(raw), elems[n:]
-	}
-	return out
 }

@@ -19,7 +19,8 @@ type Header struct {
 // be all of b. It allocates nothing unless it fails.
 func (h *Header) Decode(b []byte) error {
 	*h = Header{}
-	f, rest, err := openList("header", b)
+	var f fields
+	rest, err := f.openList("header", b)
 	if err != nil {
 		return err
 	}

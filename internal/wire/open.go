@@ -22,8 +22,8 @@ type Open struct {
 // anything else, or if the container id is absent.
 func (o *Open) Decode(body []byte) error {
 	*o = Open{ChannelMax: math.MaxUint16}
-	f, err := openWhole("open", CodeOpen, body)
-	if err != nil {
+	var f fields
+	if err := f.openWhole("open", CodeOpen, body); err != nil {
 		return err
 	}
 	var ok bool
@@ -83,8 +83,8 @@ type Begin struct {
 // anything else, or if a mandatory field is absent.
 func (b *Begin) Decode(body []byte) error {
 	*b = Begin{}
-	f, err := openWhole("begin", CodeBegin, body)
-	if err != nil {
+	var f fields
+	if err := f.openWhole("begin", CodeBegin, body); err != nil {
 		return err
 	}
 	if v, ok := f.uint16(); ok {

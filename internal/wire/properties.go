@@ -50,7 +50,8 @@ func (p *Properties) Decode(b []byte) error {
 	if len(b) == 0 || len(b) == 1 && b[0] == fmtNull {
 		return nil
 	}
-	f, rest, err := openList("properties", b)
+	var f fields
+	rest, err := f.openList("properties", b)
 	if err != nil {
 		return err
 	}

@@ -20,8 +20,8 @@ type SASLMechanisms struct{ Mechanisms []Symbol }
 // anything else, or if the list of mechanisms is absent.
 func (m *SASLMechanisms) Decode(body []byte) error {
 	*m = SASLMechanisms{}
-	f, err := openWhole("sasl-mechanisms", CodeSASLMechanisms, body)
-	if err != nil {
+	var f fields
+	if err := f.openWhole("sasl-mechanisms", CodeSASLMechanisms, body); err != nil {
 		return err
 	}
 	m.Mechanisms = f.symbols()
@@ -50,8 +50,8 @@ type SASLInit struct {
 // anything else, or if the mechanism is absent.
 func (i *SASLInit) Decode(body []byte) error {
 	*i = SASLInit{}
-	f, err := openWhole("sasl-init", CodeSASLInit, body)
-	if err != nil {
+	var f fields
+	if err := f.openWhole("sasl-init", CodeSASLInit, body); err != nil {
 		return err
 	}
 	var ok bool
@@ -112,8 +112,8 @@ func (r *SASLResponse) Append(dst []byte) []byte {
 }
 
 func decodeSASLBytes(name string, code uint64, body []byte) ([]byte, error) {
-	f, err := openWhole(name, code, body)
-	if err != nil {
+	var f fields
+	if err := f.openWhole(name, code, body); err != nil {
 		return nil, err
 	}
 	b, ok := f.binaryCopy()
@@ -133,8 +133,8 @@ type SASLOutcome struct {
 // anything else, or if the code is absent.
 func (o *SASLOutcome) Decode(body []byte) error {
 	*o = SASLOutcome{}
-	f, err := openWhole("sasl-outcome", CodeSASLOutcome, body)
-	if err != nil {
+	var f fields
+	if err := f.openWhole("sasl-outcome", CodeSASLOutcome, body); err != nil {
 		return err
 	}
 	var ok bool

@@ -46,7 +46,10 @@ func (s *scanner) value(b []byte, depth int) (int, error) {
 		return s.described(b, depth)
 	}
 	n, err := s.body(c, b[1:], depth)
-	return n + 1, err
+	if err != nil {
+		return 0, err
+	}
+	return n + 1, nil
 }
 
 // body returns the length of what follows format code c.
@@ -96,7 +99,10 @@ func (s *scanner) described(b []byte, depth int) (int, error) {
 		return 0, err
 	}
 	m, err := s.value(b[1+n:], depth+1)
-	return 1 + n + m, err
+	if err != nil {
+		return 0, err
+	}
+	return 1 + n + m, nil
 }
 
 func errDepth() error { return malformed("nested deeper than %d", MaxDepth) }

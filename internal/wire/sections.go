@@ -197,7 +197,8 @@ func (s *Sections) header(b []byte) (int, error) {
 	if len(b) > 0 && b[0] == fmtNull {
 		return 1, nil
 	}
-	f, rest, err := openList("header", b)
+	var f fields
+	rest, err := f.openList("header", b)
 	if err != nil {
 		return 0, err
 	}

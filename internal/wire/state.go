@@ -87,45 +87,39 @@ func AppendState(dst []byte, s *State) []byte {
 	return append(dst, fmtNull)
 }
 
-// state reads a delivery state or an outcome.
-func (f *fields) state() State {
+// state reads a delivery state or an outcome into dst, which is zero.
+func (f *fields) state(dst *State) {
 	// Accepted as nearly everybody writes it.
 	if b := f.b; f.left > 0 && f.err == nil && len(b) >= 4 && b[0] == fmtDescribed &&
 		b[1] == fmtSmallUlong && b[2] == byte(CodeAccepted) && b[3] == fmtList0 {
 		f.left--
 		f.index++
 		f.b = b[4:]
-		return State{Kind: StateAccepted}
+		dst.Kind = StateAccepted
+		return
 	}
-	b := f.value()
-	if b == nil {
-		return State{}
+	if b := f.value(); b != nil {
+		if err := dst.decode(b); err != nil {
+			f.fail(err)
+		}
 	}
-	s, err := decodeState(b)
-	if err != nil {
-		f.fail(err)
-		return State{}
-	}
-	return s
 }
 
-// decodeState decodes an encoded state that a scanner has checked.
-func decodeState(b []byte) (State, error) {
+// decode decodes an encoded state, which a scanner has checked, into a zero s.
+func (s *State) decode(b []byte) error {
 	code, n, err := descriptor(b)
 	if err != nil {
-		return State{}, within(err, "delivery state")
+		return within(err, "delivery state")
 	}
-	kind := stateKind(code)
-	if kind == StateUnknown {
-		return State{Kind: StateUnknown}, nil
+	if s.Kind = stateKind(code); s.Kind == StateUnknown {
+		return nil
 	}
-	f, _, err := openList("delivery state", b[n:])
-	if err != nil {
-		return State{}, err
+	var f fields
+	if _, err := f.openList("delivery state", b[n:]); err != nil {
+		return err
 	}
-	s := State{Kind: kind}
-	f.stateFields(&s)
-	return s, f.end()
+	f.stateFields(s)
+	return f.end()
 }
 
 func stateKind(code uint64) StateKind {
@@ -181,10 +175,10 @@ func (f *fields) outcome() *State {
 		f.fail(malformed("transactional state as an outcome"))
 		return nil
 	}
-	s, err := decodeState(b)
-	if err != nil {
+	s := new(State)
+	if err := s.decode(b); err != nil {
 		f.fail(err)
 		return nil
 	}
-	return &s
+	return s
 }

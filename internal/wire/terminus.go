@@ -57,8 +57,8 @@ func (f *fields) source() *Source {
 	if b == nil {
 		return nil
 	}
-	g, err := openWhole("source", CodeSource, b)
-	if err != nil {
+	var g fields
+	if err := g.openWhole("source", CodeSource, b); err != nil {
 		f.fail(err)
 		return nil
 	}
@@ -71,9 +71,7 @@ func (f *fields) source() *Source {
 	s.DynamicNodeProperties = g.mapping()
 	s.DistributionMode, _ = g.symbol()
 	s.Filter = g.mapping()
-	if st := g.state(); st.Kind != StateNone {
-		s.DefaultOutcome = &st
-	}
+	s.DefaultOutcome = g.outcome()
 	s.Outcomes = g.symbols()
 	s.Capabilities = g.symbols()
 	if err := g.end(); err != nil {
@@ -109,8 +107,8 @@ func (f *fields) target() (*Target, *Coordinator) {
 	if err == nil && code == CodeCoordinator {
 		return nil, f.coordinator(b)
 	}
-	g, err := openWhole("target", CodeTarget, b)
-	if err != nil {
+	var g fields
+	if err := g.openWhole("target", CodeTarget, b); err != nil {
 		f.fail(err)
 		return nil, nil
 	}
@@ -142,8 +140,8 @@ func (t *Target) append(dst []byte) []byte {
 }
 
 func (f *fields) coordinator(b []byte) *Coordinator {
-	g, err := openWhole("coordinator", CodeCoordinator, b)
-	if err != nil {
+	var g fields
+	if err := g.openWhole("coordinator", CodeCoordinator, b); err != nil {
 		f.fail(err)
 		return nil
 	}

@@ -21,8 +21,8 @@ type Flow struct {
 // fails, which it does if body is anything else or a mandatory field is absent.
 func (p *Flow) Decode(body []byte) error {
 	*p = Flow{}
-	f, err := openWhole("flow", CodeFlow, body)
-	if err != nil {
+	var f fields
+	if err := f.openWhole("flow", CodeFlow, body); err != nil {
 		return err
 	}
 	p.NextIncomingID = f.optUint32()
@@ -84,7 +84,8 @@ type Transfer struct {
 // handle is absent, or the settlement mode is none of the standard's.
 func (t *Transfer) Decode(body []byte) error {
 	*t = Transfer{}
-	f, payload, err := openFields("transfer", CodeTransfer, body)
+	var f fields
+	payload, err := f.openFields("transfer", CodeTransfer, body)
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func (t *Transfer) Decode(body []byte) error {
 	if v, ok := f.uint8(); ok {
 		t.RcvSettleMode = Some(uint32(f.atMost(v, RcvSecond)))
 	}
-	t.State = f.state()
+	f.state(&t.State)
 	t.Resume = f.isTrue()
 	t.Aborted = f.isTrue()
 	t.Batchable = f.isTrue()
@@ -150,15 +151,15 @@ type Disposition struct {
 // or a mandatory field is absent. It does not compare Last with First.
 func (d *Disposition) Decode(body []byte) error {
 	*d = Disposition{}
-	f, err := openWhole("disposition", CodeDisposition, body)
-	if err != nil {
+	var f fields
+	if err := f.openWhole("disposition", CodeDisposition, body); err != nil {
 		return err
 	}
 	d.Role = f.role()
 	d.First = f.uint32Must()
 	d.Last = f.uint32Or(d.First)
 	d.Settled = f.isTrue()
-	d.State = f.state()
+	f.state(&d.State)
 	d.Batchable = f.isTrue()
 	return f.end()
 }
