@@ -16,9 +16,25 @@ func (c *conn) onClose(body []byte) {
 	}
 	c.srv.log.Info("connection closed by the client", "peer", c.name, "error", wireError(cl.Error))
 	c.closeIn = true
-	c.release()
-	c.write(0, &wire.Close{})
 	c.finishing = true
+	c.closing(&wire.Close{})
+}
+
+// closing sends what is owed and our CLOSE, the last frame of all.
+func (c *conn) closing(last *wire.Close) {
+	for _, ses := range c.sessions {
+		ses.flush()
+	}
+	c.release()
+	c.write(0, last)
+	c.end()
+}
+
+// end gives the client and the last write linger.
+func (c *conn) end() {
+	c.phase = phaseClosing
+	c.ending = time.Now().Add(linger)
+	_ = c.nc.SetWriteDeadline(c.ending) // fails only on a socket that is closed
 	c.touch()
 }
 
@@ -38,13 +54,11 @@ func (c *conn) shut(e *wire.Error) {
 	if c.phase == phaseClosing || c.dead {
 		return
 	}
-	c.release()
-	if c.phase == phaseRunning && !c.closeIn {
-		c.append(wire.TypeAMQP, 0, &wire.Close{Error: e})
+	if c.phase == phaseRunning {
+		c.closing(&wire.Close{Error: e})
+		return
 	}
-	c.phase = phaseClosing
-	c.ending = time.Now().Add(linger)
-	c.touch()
+	c.end()
 }
 
 // drop cuts the connection without a word.

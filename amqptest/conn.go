@@ -49,7 +49,6 @@ type conn struct {
 	dead     bool                // no more I/O: the socket is closed or about to be
 	ending   time.Time           // when the socket is closed at the latest; zero: not ending
 	lastRead atomic.Int64        // Unix nanoseconds of the last bytes from the client
-	started  time.Time
 
 	out       []byte // written next
 	writing   bool   // the writer is sending what it swapped out
@@ -60,6 +59,7 @@ type conn struct {
 
 	// Reused by every frame.
 	transfer    wire.Transfer
+	tag         [4]byte
 	flow        wire.Flow
 	disposition wire.Disposition
 	sections    wire.Sections
@@ -68,10 +68,10 @@ type conn struct {
 func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{
 		srv: s, nc: nc, name: peerName(nc), wake: make(chan struct{}, 1),
-		sessions: map[uint16]*session{}, started: time.Now(),
+		sessions: map[uint16]*session{},
 	}
 	c.drained.L = &s.mu
-	c.lastRead.Store(c.started.UnixNano())
+	c.lastRead.Store(time.Now().UnixNano())
 	return c
 }
 

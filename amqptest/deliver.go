@@ -90,14 +90,12 @@ func (l *link) appendTransfer(d *delivery, more bool) {
 		t.Settled, t.HasSettled = true, true
 	}
 	if !d.begun {
-		var tag [4]byte
-		binary.BigEndian.PutUint32(tag[:], d.id)
-		t.DeliveryID, t.DeliveryTag = wire.Some(d.id), tag[:]
+		binary.BigEndian.PutUint32(c.tag[:], d.id)
+		t.DeliveryID, t.DeliveryTag = wire.Some(d.id), c.tag[:]
 		t.MessageFormat = wire.Some(d.message.format)
 	}
 	c.out = wire.BeginFrame(c.out, wire.TypeAMQP, l.ses.out)
 	c.out = t.Append(c.out)
-	t.DeliveryTag = nil
 	if !d.begun && d.message.format == 0 {
 		h := d.message.header
 		h.DeliveryCount = d.count

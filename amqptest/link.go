@@ -153,13 +153,15 @@ func (ses *session) onDetach(d *wire.Detach) {
 	}
 }
 
-// release takes the link off its queue and gives back what it holds.
+// release takes the link off its queue and gives back what it holds. A
+// delivery that is half received stays: the client may send the rest of it
+// before it hears of our DETACH.
 func (l *link) release() {
 	if l.queue == nil {
 		return
 	}
 	l.queue.remove(l)
-	l.partial, l.current, l.owesCredit = nil, nil, false
+	l.current, l.owesCredit = nil, false
 	if l.role != wire.RoleSender {
 		return
 	}

@@ -12,10 +12,10 @@ import (
 
 // Options of a Server. The zero value, and nil, mean the defaults.
 type Options struct {
-	// Users are the passwords by user name. When set, a client must
+	// Users are the passwords by user name. When there are any, a client must
 	// authenticate as one of them by SASL PLAIN.
 	//
-	// Default: everyone is let in, by PLAIN with any name and password, by
+	// Default: none; everyone is let in, by PLAIN with any name and password, by
 	// ANONYMOUS, or without a SASL layer.
 	Users map[string]string
 	// MaxFrameSize is the largest frame in bytes that a client may send, at

@@ -62,16 +62,21 @@ func (v *violation) Error() string {
 	return fmt.Sprintf("amqptest: client %q broke %s (section %s): %s", v.client, v.name, v.section, v.detail)
 }
 
+// maxDescription keeps a CLOSE within the smallest frame that a client may
+// ask for.
+const maxDescription = 256
+
 // violate records that the client broke r and closes the connection with r's
 // condition. Nothing that comes later is looked at.
 func (c *conn) violate(r rule, format string, args ...any) {
-	if c.phase == phaseClosing {
-		return
+	if c.phase == phaseClosing && !c.closeIn {
+		return // the first one has closed the connection
 	}
 	v := &violation{rule: r, client: c.peer.ContainerID, detail: fmt.Sprintf(format, args...)}
 	c.srv.violations = append(c.srv.violations, v)
 	c.srv.log.Error("protocol violation", "peer", c.name, "rule", r.name, "error", v)
-	c.shut(&wire.Error{Condition: wire.Symbol(r.cond), Description: v.name + ": " + v.detail})
+	text := v.name + ": " + v.detail
+	c.shut(&wire.Error{Condition: wire.Symbol(r.cond), Description: text[:min(len(text), maxDescription)]})
 }
 
 // Check fails tb for every rule of the protocol that a client has broken so

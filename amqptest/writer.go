@@ -66,6 +66,9 @@ func (c *conn) swap(spare []byte, lastWrite time.Time) (buf []byte, due time.Tim
 	buf, c.out = c.out, spare[:0]
 	c.writing = true
 	c.drained.Broadcast()
+	if idle := s.opts.IdleTimeout; idle > 0 && c.phase != phaseClosing {
+		_ = c.nc.SetWriteDeadline(now.Add(idle)) // a client that takes nothing meanwhile is lost
+	}
 	return buf, due, false
 }
 
