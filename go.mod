@@ -6,3 +6,5 @@ require (
 	github.com/Azure/go-amqp v1.7.0
 	github.com/stretchr/testify v1.12.1
 )
+
+require go.yaml.in/yaml/v3 v3.0.5 // indirect

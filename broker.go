@@ -1,0 +1,266 @@
+package amqpflow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+)
+
+// Broker is this process's side of one connection to an AMQP 1.0 peer, with
+// the subscriptions and the publisher that share it. Make one with New. It is
+// safe for concurrent use, and a copy shares the connection with its original.
+//
+// A zero Broker answers ErrNotConnected; registering on it panics.
+type Broker struct{ c *core }
+
+// core is what the copies of a Broker share.
+type core struct {
+	url     string
+	opts    Options
+	invalid []error // bad options: Connect returns them
+	codecs  codecs
+	log     *slog.Logger
+	observe observer
+	pub     *Publisher
+
+	connecting chan struct{} // capacity 1: held by the one Connect that is under way
+
+	mu        sync.Mutex
+	inProcess bool                    // how the first Connect connected
+	chosen    bool                    // inProcess counts
+	conn      *connection             // nil until Connect succeeded
+	subs      []*Subscription         // in the order of registration
+	stop      *stop                   // the Shutdown, once called
+	abort     context.CancelCauseFunc // ends the Connect that is under way
+	running   bool
+	finished  bool
+	err       error          // why it is finished; nil after a clean Shutdown
+	done      chan struct{}  // closed when finished
+	wg        sync.WaitGroup // attaches in the background, receive goroutines and the supervisor; waited for by Shutdown
+	enders    sync.WaitGroup // Shutdown's own waits, which may outlive it where a goroutine hangs
+}
+
+// New returns a Broker for the peer at url: amqp, amqps or amqp+ssl, with an
+// optional user and password (percent-encoded), a host, and a port if it is
+// not 5672, or 5671 for amqps. opts is none, nil or one.
+//
+// New does no I/O and reports nothing: what is wrong with url or opts is
+// reported by Connect.
+func New(url string, opts ...*Options) *Broker {
+	o, bad := one("New", opts).withDefaults()
+	c := &core{
+		url: url, opts: o, invalid: bad, codecs: o.Codecs, log: o.Logger,
+		observe:    observer{user: *o.Observer, log: o.Logger},
+		connecting: make(chan struct{}, 1),
+		done:       make(chan struct{}),
+	}
+	c.pub = newPublisher(c)
+	return &Broker{c: c}
+}
+
+var errRunning = errors.New("amqpflow: run: is running already")
+
+// Run connects unless the Broker is connected, serves until ctx ends or the
+// broker fails, and shuts down within Options.ShutdownTimeout.
+//
+// It returns nil after ctx ended and everything was drained, never ctx's
+// error; the error of Connect; the error of Shutdown; or why the broker
+// failed: the connection was lost, or a handler returned FailFast. Running
+// twice at once is an error.
+func (b *Broker) Run(ctx context.Context) error {
+	if b.c == nil {
+		return ErrNotConnected
+	}
+	c := b.c
+	c.mu.Lock()
+	if c.running {
+		c.mu.Unlock()
+		return errRunning
+	}
+	c.running = true
+	connected := c.conn != nil
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		c.running = false
+		c.mu.Unlock()
+	}()
+	if !connected {
+		if err := b.Connect(ctx); err != nil {
+			if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+				return nil
+			}
+			return err
+		}
+	}
+	select {
+	case <-ctx.Done():
+	case <-c.done:
+	}
+	fatal := b.Err()
+	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.ShutdownTimeout)
+	defer cancel()
+	err := b.Shutdown(bound)
+	if fatal != nil {
+		return fatal
+	}
+	return err
+}
+
+// Ready returns nil when the connection is open and every subscription is
+// attached, else one error that names everything which is not. A subscription
+// that ended is never ready again. It does no I/O, for a readiness probe.
+func (b *Broker) Ready() error {
+	if b.c == nil {
+		return ErrNotConnected
+	}
+	c := b.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var missing []error
+	if c.conn == nil || c.finished || c.stop != nil {
+		missing = append(missing, ErrNotConnected)
+	}
+	for _, s := range c.subs {
+		if state, err := s.status(); state != Attached {
+			missing = append(missing, s.notReady(state, err))
+		}
+	}
+	return errors.Join(missing...)
+}
+
+func (s *Subscription) notReady(state State, err error) error {
+	if err == nil {
+		return fmt.Errorf("amqpflow: subscription %q: %s", s.addr, state)
+	}
+	return fmt.Errorf("amqpflow: subscription %q: %s: %w", s.addr, state, err)
+}
+
+// Done returns a channel that is closed when the broker is finished: after
+// Shutdown, or when it failed. Err says which.
+func (b *Broker) Done() <-chan struct{} {
+	if b.c == nil {
+		return closedChannel
+	}
+	return b.c.done
+}
+
+var closedChannel = func() chan struct{} {
+	ch := make(chan struct{})
+	close(ch)
+	return ch
+}()
+
+// Err returns why the broker is finished: nil while it is not, and after a
+// clean Shutdown.
+func (b *Broker) Err() error {
+	if b.c == nil {
+		return ErrNotConnected
+	}
+	b.c.mu.Lock()
+	defer b.c.mu.Unlock()
+	return b.c.err
+}
+
+// Publisher returns the Broker's publisher, always the same one. It can be
+// kept before Connect and used after it.
+func (b *Broker) Publisher() *Publisher {
+	if b.c == nil {
+		return &Publisher{}
+	}
+	return b.c.pub
+}
+
+// Subscriptions returns the subscriptions in the order of registration.
+func (b *Broker) Subscriptions() []*Subscription {
+	if b.c == nil {
+		return nil
+	}
+	b.c.mu.Lock()
+	defer b.c.mu.Unlock()
+	return append([]*Subscription(nil), b.c.subs...)
+}
+
+// Connect connects to the server of the Broker's URL and attaches every
+// registered subscription; it returns when all of that is done. Connecting
+// while connected is a no-op.
+//
+// ctx bounds the call. It returns the join of everything that is wrong with
+// the options and the registrations, before any I/O; a *ConnectError with the
+// step that failed; an *AttachError for each link that was refused;
+// ErrConnectedElsewhere after ConnectInProcess; ErrShutdown after Shutdown;
+// and Err's error after the broker failed. When it fails everything is closed
+// again, the subscriptions are registered as before, and Connect may be
+// called again.
+//
+// Spec: 2.2 (version negotiation), 2.4.1 (open), 2.5.1 (begin), 2.6.3
+// (attach), 5.3 (SASL).
+func (b *Broker) Connect(ctx context.Context) error {
+	if b.c == nil {
+		return ErrNotConnected
+	}
+	return b.c.connect(ctx, nil)
+}
+
+// ConnectInProcess is Connect over a socket that dial returns, to a peer in
+// this process: amqptest's door. It takes the user and the password from the
+// Broker's URL, but no host, no port and no TLS.
+func (b *Broker) ConnectInProcess(ctx context.Context, dial func(context.Context) (net.Conn, error)) error {
+	if b.c == nil {
+		return ErrNotConnected
+	}
+	if dial == nil {
+		panic("amqpflow: ConnectInProcess: nil dial")
+	}
+	return b.c.connect(ctx, dial)
+}
+
+// fail ends the broker with a fatal error: Done is closed and Run returns.
+func (c *core) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stop == nil {
+		c.finishLocked(err)
+	}
+}
+
+// finishLocked records why the broker is finished; the first one counts.
+func (c *core) finishLocked(err error) {
+	if c.finished {
+		return
+	}
+	c.finished, c.err = true, err
+	close(c.done)
+	if err != nil {
+		c.log.Error("broker ended", logError, err)
+	}
+}
+
+// connection returns the connection, nil unless it is open.
+func (c *core) connection() *connection {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn == nil || isClosed(c.conn.plane.Done()) {
+		return nil
+	}
+	return c.conn
+}
+
+// clock returns the time where somebody wants to know how long things take.
+func (c *core) clock() time.Time {
+	if c.opts.Observer.Settled == nil && c.opts.Observer.Published == nil {
+		return time.Time{}
+	}
+	return time.Now()
+}
+
+func since(started time.Time) time.Duration {
+	if started.IsZero() {
+		return 0
+	}
+	return time.Since(started)
+}

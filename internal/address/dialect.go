@@ -1,0 +1,47 @@
+package address
+
+import "strings"
+
+// Dialect is the way in which a kind of peer names its nodes.
+type Dialect uint8
+
+const (
+	// Auto is not known yet: Detect decides once the peer's OPEN is there.
+	Auto Dialect = iota
+	// Generic is any peer that tells queues and topics by capability.
+	Generic
+	// Artemis is Apache ActiveMQ Artemis.
+	Artemis
+	// RabbitMQ is RabbitMQ 4 with its version 2 addresses.
+	RabbitMQ
+	// ServiceBus is Azure Service Bus: entity names as they are.
+	ServiceBus
+)
+
+var dialectNames = [...]string{"auto", "generic", "artemis", "rabbitmq", "servicebus"}
+
+// String returns the dialect's name in lower case.
+func (d Dialect) String() string {
+	if int(d) < len(dialectNames) {
+		return dialectNames[d]
+	}
+	return "unknown"
+}
+
+// Valid reports whether d is one of the constants.
+func (d Dialect) Valid() bool { return int(d) < len(dialectNames) }
+
+// Detect tells the dialect from the product that the peer's OPEN names and
+// from the name of its host. What it does not know is Generic.
+func Detect(product, host string) Dialect {
+	switch {
+	case strings.EqualFold(product, "RabbitMQ"):
+		return RabbitMQ
+	case strings.EqualFold(product, "apache-activemq-artemis"):
+		return Artemis
+	case strings.HasSuffix(strings.ToLower(host), ".servicebus.windows.net"):
+		return ServiceBus
+	default:
+		return Generic
+	}
+}

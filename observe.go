@@ -1,0 +1,89 @@
+package amqpflow
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+)
+
+// Observer gets told what happens. Any field may be nil. The functions are
+// called from the goroutine in which the event occurred, several at once, and
+// must return soon: a delivery, or the end of a link, waits for them. One that
+// panics is logged and changes nothing else.
+type Observer struct {
+	// Connection is called when the connection is open (up, nil) and when it
+	// is gone (false, the cause; nil after a clean Shutdown).
+	Connection func(up bool, err error)
+	// State is called when a subscription changes its state, with the cause
+	// where there is one.
+	State func(*Subscription, State, error)
+	// Settled is called when a delivery was settled, with the time since it
+	// was given to the handler and the handler's error.
+	Settled func(*Delivery, Outcome, time.Duration, error)
+	// Published is called when the outcome of a publish is known, or that it
+	// will not be known (the error says so), with the time that it took.
+	Published func(Address, Outcome, time.Duration, error)
+	// Error is called with what no caller is there to receive: a lost
+	// settlement, a delivery that could not be read, the end of a
+	// subscription.
+	Error func(error)
+}
+
+// Attribute names of the log.
+const (
+	logAddress   = "address"
+	logLink      = "link"
+	logAttempt   = "attempt"
+	logOutcome   = "outcome"
+	logCondition = "condition"
+	logError     = "error"
+	logPeer      = "peer"
+)
+
+// observer calls the user's Observer, and keeps its panics from doing harm.
+type observer struct {
+	user Observer
+	log  *slog.Logger
+}
+
+func (o *observer) connection(up bool, err error) {
+	if o.user.Connection != nil {
+		defer o.guard("Connection")
+		o.user.Connection(up, err)
+	}
+}
+
+func (o *observer) state(s *Subscription, state State, err error) {
+	if o.user.State != nil {
+		defer o.guard("State")
+		o.user.State(s, state, err)
+	}
+}
+
+func (o *observer) settled(d *Delivery, outcome Outcome, took time.Duration, err error) {
+	if o.user.Settled != nil {
+		defer o.guard("Settled")
+		o.user.Settled(d, outcome, took, err)
+	}
+}
+
+func (o *observer) published(addr Address, outcome Outcome, took time.Duration, err error) {
+	if o.user.Published != nil {
+		defer o.guard("Published")
+		o.user.Published(addr, outcome, took, err)
+	}
+}
+
+func (o *observer) error(err error) {
+	if o.user.Error != nil {
+		defer o.guard("Error")
+		o.user.Error(err)
+	}
+}
+
+func (o *observer) guard(field string) {
+	if v := recover(); v != nil {
+		o.log.Error("observer panicked", "field", "Observer."+field, logError, fmt.Sprint(v), "stack", string(debug.Stack()))
+	}
+}

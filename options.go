@@ -1,0 +1,192 @@
+package amqpflow
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/Azure/go-amqp"
+)
+
+// Options configures a Broker. The zero value of a field means its default.
+type Options struct {
+	// ContainerID identifies this process to the peer.
+	//
+	// Default: random.
+	ContainerID string
+	// Credentials is asked for the SASL mechanism at each dial. It must not be
+	// set together with user-info in the URL.
+	//
+	// Default: PLAIN with the URL's user-info, ANONYMOUS where it has none.
+	Credentials func(context.Context) (amqp.SASLType, error)
+	// Hostname is what OPEN asks for, a virtual host in RabbitMQ's words:
+	// "vhost:NAME".
+	//
+	// Default: the URL's host.
+	Hostname string
+	// TLS configures amqps; for client certificates, own roots and server names.
+	//
+	// Default: the system's roots and the URL's host name.
+	TLS *tls.Config
+	// DialContext opens the socket: for a proxy, a websocket or a test.
+	//
+	// Default: a net.Dialer.
+	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Dialect says how addresses are written on the wire.
+	//
+	// Default: DialectAuto, by the peer's open properties and host name.
+	Dialect Dialect
+	// Properties go into OPEN, where the consoles of brokers show them. Values
+	// must be of AMQP's types.
+	//
+	// Default: product, version and platform.
+	Properties map[string]any
+	// IdleTimeout is how long the peer may be silent before the connection
+	// counts as lost. A negative value means for ever.
+	//
+	// Default: 1 minute.
+	IdleTimeout time.Duration
+	// ShutdownTimeout bounds the drain of Run, and of a Shutdown that is
+	// called from a handler with a context that has no deadline.
+	//
+	// Default: 30 seconds.
+	ShutdownTimeout time.Duration
+	// Codecs encode and decode bodies: the first is the default, the others
+	// are chosen by content type.
+	//
+	// Default: JSON.
+	Codecs []Codec
+	// Logger gets the log: see the package documentation for its levels and
+	// attributes. slog's default logger is never touched.
+	//
+	// Default: discards.
+	Logger *slog.Logger
+	// Observer gets told what happens.
+	Observer *Observer
+}
+
+const (
+	defaultIdleTimeout     = time.Minute
+	defaultShutdownTimeout = 30 * time.Second
+	defaultCredit          = 256
+	maxCredit              = 1 << 20
+	defaultMaxMessageSize  = 64 << 20
+)
+
+// one returns the single option argument of a call, or a new zero one.
+func one[T any](what string, opts []*T) T {
+	switch {
+	case len(opts) > 1:
+		panic("amqpflow: " + what + ": at most one options argument")
+	case len(opts) == 1 && opts[0] != nil:
+		return *opts[0]
+	default:
+		var zero T
+		return zero
+	}
+}
+
+// withDefaults returns o completed, and what is wrong with it.
+func (o Options) withDefaults() (Options, []error) {
+	var bad []error
+	wrong := func(field string, err error) { bad = append(bad, &OptionError{Field: "Options." + field, Err: err}) }
+	if o.IdleTimeout == 0 {
+		o.IdleTimeout = defaultIdleTimeout
+	}
+	if 0 < o.IdleTimeout && o.IdleTimeout < time.Millisecond {
+		wrong("IdleTimeout", fmt.Errorf("%v is under a millisecond", o.IdleTimeout))
+	}
+	if o.ShutdownTimeout == 0 {
+		o.ShutdownTimeout = defaultShutdownTimeout
+	}
+	if o.ShutdownTimeout < 0 {
+		wrong("ShutdownTimeout", fmt.Errorf("%v is negative", o.ShutdownTimeout))
+	}
+	if !o.Dialect.Valid() {
+		wrong("Dialect", errors.New("is unknown"))
+	}
+	if len(o.Codecs) == 0 {
+		o.Codecs = []Codec{JSON()}
+	}
+	if err := codecs(o.Codecs).check(); err != nil {
+		wrong("Codecs", err)
+	}
+	if o.Properties == nil {
+		o.Properties = defaultProperties()
+	}
+	if err := marshalable(o.Properties); err != nil {
+		wrong("Properties", err)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Observer == nil {
+		o.Observer = &Observer{}
+	}
+	return o, bad
+}
+
+// SubscribeOptions configures a subscription. The zero value of a field means
+// its default.
+type SubscribeOptions struct {
+	// Credit is the window, in deliveries: how many the peer may have sent us
+	// that are not settled. From 1 to 1,048,576.
+	//
+	// Default: 256.
+	Credit int
+	// HandlerTimeout cancels the context of a handler that runs longer. It
+	// only cancels: what the handler returns is the outcome.
+	//
+	// Default: none.
+	HandlerTimeout time.Duration
+	// OnFailure maps a failure, that is an error which chose no outcome, a
+	// *DecodeError or a *PanicError, to what the handler should have returned:
+	// nil, an error or an outcome. It is called from the handler's goroutine.
+	//
+	// Default: a *DecodeError is rejected, everything else retried.
+	OnFailure func(*Delivery, error) error
+	// MaxMessageSize is the largest body, in bytes, that is given to the
+	// handler. A larger one is rejected and reported as a
+	// *MessageTooLargeError. A negative value means no limit.
+	//
+	// Default: 64 MiB.
+	MaxMessageSize int64
+	// AtMostOnce lets the peer send its deliveries settled: each is gone from
+	// the peer once it is sent.
+	//
+	// Spec: 2.6.12, 2.8.2 (sender settle mode settled).
+	AtMostOnce bool
+	// LinkProperties go into ATTACH. Values must be of AMQP's types.
+	LinkProperties map[string]any
+	// Codec decodes the bodies, whatever their content type.
+	//
+	// Default: by content type among Options.Codecs.
+	Codec Codec
+}
+
+func (o SubscribeOptions) withDefaults() (SubscribeOptions, []error) {
+	var bad []error
+	wrong := func(field string, err error) {
+		bad = append(bad, &OptionError{Field: "SubscribeOptions." + field, Err: err})
+	}
+	if o.Credit == 0 {
+		o.Credit = defaultCredit
+	}
+	if o.Credit < 1 || o.Credit > maxCredit {
+		wrong("Credit", fmt.Errorf("%d is not from 1 to %d", o.Credit, maxCredit))
+	}
+	if o.HandlerTimeout < 0 {
+		wrong("HandlerTimeout", fmt.Errorf("%v is negative", o.HandlerTimeout))
+	}
+	if o.MaxMessageSize == 0 {
+		o.MaxMessageSize = defaultMaxMessageSize
+	}
+	if err := marshalable(o.LinkProperties); err != nil {
+		wrong("LinkProperties", err)
+	}
+	return o, bad
+}

@@ -1,0 +1,222 @@
+package amqpflow
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/Azure/go-amqp"
+
+	"github.com/amqpflow/amqpflow/internal/dataplane"
+	"github.com/amqpflow/amqpflow/internal/wire"
+)
+
+// receiving is one attached receiving link of a subscription. A re-attached
+// subscription gets another one, so a delivery that knows its receiving can
+// never settle on a later link.
+type receiving struct {
+	s     *Subscription
+	name  string
+	sess  *session
+	link  *dataplane.Link
+	recv  *amqp.Receiver
+	swept chan chan struct{} // sweep sends, run receives and closes what it got
+	batch []*Delivery        // run's alone
+}
+
+// receiveBatch is how many deliveries one turn takes from the link.
+const receiveBatch = 64
+
+// run takes what the link brings to the subscription's inbox.
+//
+// Started by attach; ends when the link is gone; waited for by the broker's
+// wait group; alone in taking deliveries from the link.
+func (r *receiving) run() {
+	buf := make([]dataplane.Delivery, receiveBatch)
+	for {
+		select {
+		case <-r.link.Wait():
+			r.take(buf)
+			r.takenBack()
+		case done := <-r.swept:
+			r.take(buf)
+			close(done)
+		case <-r.link.Done():
+			r.s.linkLost(r, r.link.Err())
+			return
+		}
+	}
+}
+
+// sweep returns once everything that the link has brought is in the inbox.
+func (r *receiving) sweep() {
+	done := make(chan struct{})
+	select {
+	case r.swept <- done:
+		<-done
+	case <-r.link.Done():
+	}
+}
+
+func (r *receiving) take(buf []dataplane.Delivery) {
+	for {
+		n := r.link.Deliveries(buf)
+		if n == 0 {
+			return
+		}
+		r.s.received.Add(uint64(n))
+		for i := range buf[:n] {
+			if d := r.read(&buf[i]); d != nil {
+				r.batch = append(r.batch, d)
+			}
+		}
+		clear(buf[:n])
+		r.s.inbox.push(r.batch)
+		clear(r.batch)
+		r.batch = r.batch[:0]
+	}
+}
+
+// read finds the sections of a delivery. One that no handler may see is
+// rejected and reported, and read returns nil.
+func (r *receiving) read(in *dataplane.Delivery) *Delivery {
+	limit := r.s.opts.MaxMessageSize
+	if in.TooLarge {
+		r.refuse(in, amqp.ErrCondMessageSizeExceeded, &MessageTooLargeError{Address: r.s.addr, Size: in.Size, Limit: limit})
+		return nil
+	}
+	var sections wire.Sections
+	if err := sections.Parse(in.Payload); err != nil {
+		r.refuse(in, amqp.ErrCondDecodeError, &UnreadableError{Address: r.s.addr, Err: err})
+		return nil
+	}
+	data, section := bodyBytes(&sections)
+	if section != "" {
+		r.refuse(in, amqp.ErrCondNotImplemented, &BodyError{Address: r.s.addr, Section: section})
+		return nil
+	}
+	if limit > 0 && int64(len(data)) > limit {
+		r.refuse(in, amqp.ErrCondMessageSizeExceeded, &MessageTooLargeError{Address: r.s.addr, Size: int64(len(data)), Limit: limit})
+		return nil
+	}
+	d := r.s.newDelivery()
+	d.from, d.id, d.settled = r, in.ID, in.Settled
+	d.count = sections.Header.DeliveryCount
+	d.payload, d.data = in.Payload, data
+	d.props, d.headers = sections.Properties, sections.ApplicationProperties
+	return d
+}
+
+// bodyBytes returns the body's bytes, or the name of a section that has none.
+func bodyBytes(s *wire.Sections) (data []byte, section string) {
+	switch s.Body {
+	case wire.BodyNone:
+		return nil, ""
+	case wire.BodyData:
+		if s.DataCount == 1 {
+			return s.Data, ""
+		}
+		return s.AppendBody(nil), ""
+	case wire.BodyValue:
+		if b, ok := wire.RawBytes(s.Value); ok {
+			return b, ""
+		}
+		if v, _, err := wire.DecodeValue(s.Value); err == nil && v == nil {
+			return nil, ""
+		}
+		return nil, "an amqp-value that is no string and no binary"
+	default:
+		return nil, "an amqp-sequence"
+	}
+}
+
+// refuse rejects a delivery that no handler may see, and reports it.
+func (r *receiving) refuse(in *dataplane.Delivery, cond amqp.ErrCond, cause error) {
+	s := r.s
+	s.c.log.Warn("delivery rejected", logAddress, string(s.addr), logLink, r.name,
+		logOutcome, Rejected.String(), logCondition, string(cond), logError, cause)
+	s.c.observe.error(cause)
+	err := r.link.Settle(in.ID, &wire.State{Kind: wire.StateRejected, Error: &wire.Error{
+		Condition: wire.Symbol(cond), Description: clip(cause.Error()),
+	}})
+	if err != nil {
+		s.lostSettlement(Rejected, err)
+		return
+	}
+	s.outcomes[Rejected].Add(1)
+	r.grant(false)
+}
+
+// grant tops the credit up: force says that the window must not stay without
+// credit, however little is free. Nothing is granted once the subscription
+// stops.
+func (r *receiving) grant(force bool) {
+	if r.s.stopping.Load() {
+		return
+	}
+	if force {
+		if credit, _ := r.link.Credit(); credit > 0 {
+			return
+		}
+	}
+	// A link that is gone is noticed by run, which says so.
+	_ = r.link.Grant(r.s.opts.Credit, force)
+}
+
+// takenBack cancels the handlers whose deliveries the peer settled by itself,
+// and drops those that no handler has begun.
+func (r *receiving) takenBack() {
+	var ids [receiveBatch]uint32
+	for {
+		n := r.link.TakenBack(ids[:])
+		if n == 0 {
+			return
+		}
+		for _, id := range ids[:n] {
+			if d := r.s.inbox.remove(r, id); d != nil {
+				r.s.giveUp(d)
+				continue
+			}
+			r.s.worker.takenBack(r, id)
+		}
+	}
+}
+
+// giveUp answers for a delivery that the peer took back, which frees its place
+// in the window; RabbitMQ sends nothing more on the link until it has that.
+func (s *Subscription) giveUp(d *Delivery) {
+	d.status.CompareAndSwap(statusOpen, statusTakenBack)
+	s.c.log.Warn("delivery taken back by the peer", logAddress, string(s.addr), logAttempt, d.Attempt())
+	if err := d.from.link.Settle(d.id, stateReleased); err == nil {
+		d.from.grant(false)
+	}
+}
+
+// linkLost is where a subscription learns that its link is gone: what it holds
+// of it is dropped, its handlers' contexts end, and the subscription ends.
+// Recovery begins here.
+func (s *Subscription) linkLost(r *receiving, cause error) {
+	s.mu.Lock()
+	closing := s.closing != nil || s.link != r
+	s.mu.Unlock()
+	lost := fmt.Errorf("%w: %w", ErrLinkLost, cause)
+	if errors.Is(cause, ErrLinkLost) {
+		lost = cause
+	}
+	s.worker.cancel(r, lost)
+	s.inbox.purge(r)
+	if closing {
+		return
+	}
+	s.c.log.Warn("link lost", logAddress, string(s.addr), logLink, r.name, logError, cause)
+	s.c.release(r)
+	s.end(lost)
+}
+
+func (s *Subscription) lostSettlement(outcome Outcome, err error) {
+	var lost *SettleError
+	if !errors.As(err, &lost) {
+		lost = &SettleError{Address: s.addr, Outcome: outcome, Err: err}
+	}
+	s.c.log.Error("settlement lost", logAddress, string(s.addr), logOutcome, lost.Outcome.String(), logError, lost.Err)
+	s.c.observe.error(lost)
+}

@@ -1,0 +1,205 @@
+package amqpflow
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/Azure/go-amqp"
+
+	"github.com/amqpflow/amqpflow/internal/wire"
+)
+
+// Outcome is how a delivery ends.
+//
+// Spec: 3.4 (delivery state).
+type Outcome uint8
+
+const (
+	// OutcomeNone is no outcome: the delivery stays unsettled and goes back to
+	// the peer when its link ends.
+	OutcomeNone Outcome = iota
+	// Accepted means that the message was processed.
+	Accepted
+	// Rejected means that the message is invalid; the peer's dead-letter policy
+	// decides what becomes of it.
+	Rejected
+	// Released means that the message was not processed; the attempt is not
+	// counted.
+	Released
+	// Modified means that the message was not processed and has been changed;
+	// this package uses it for an attempt that counts as failed.
+	Modified
+)
+
+var outcomeNames = [...]string{"none", "accepted", "rejected", "released", "modified"}
+
+// String returns the standard's name of the outcome, "none" for OutcomeNone.
+func (o Outcome) String() string {
+	if int(o) < len(outcomeNames) {
+		return outcomeNames[o]
+	}
+	return fmt.Sprintf("Outcome(%d)", uint8(o))
+}
+
+// OutcomeError is an error that chooses an outcome: what Retry, Reject,
+// Release and FailFast return. Built by hand it says what they cannot:
+// modified with undeliverable-here or annotations, rejected with a condition
+// of one's own. A handler may return it wrapped.
+//
+// Outcome Modified is sent with delivery-failed set. Annotations are merged
+// into the message's annotations by the peer and must be encodable: keys of
+// type string, values of AMQP's types; a delivery whose outcome cannot be
+// encoded is retried.
+//
+// Spec: 3.4.3 to 3.4.5.
+type OutcomeError struct {
+	Outcome           Outcome
+	Condition         amqp.ErrCond     // of a rejection. Default: amqp:internal-error
+	Description       string           // of a rejection. Default: Err's text
+	Info              map[string]any   // of a rejection
+	UndeliverableHere bool             // of Modified: not to this link again
+	Annotations       amqp.Annotations // of Modified
+	Err               error
+}
+
+func (e *OutcomeError) Error() string {
+	if e.Err == nil {
+		return e.Outcome.String()
+	}
+	return e.Outcome.String() + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause, which may be nil.
+func (e *OutcomeError) Unwrap() error { return e.Err }
+
+// Retry makes the delivery a counted attempt that the peer delivers again:
+// modified with delivery-failed. It is what any other error means, too. The
+// disposition leaves at once, so the peer's own redelivery delay, delivery
+// limit and dead-letter policy decide when and how often the message returns.
+//
+// Spec: 3.4.5.
+func Retry(err error) error { return &OutcomeError{Outcome: Modified, Err: err} }
+
+// Reject declares the message invalid. The peer's dead-letter policy decides
+// what becomes of it. The description is err's text; the condition is that of
+// an *amqp.Error in err's chain, else amqp:internal-error.
+//
+// Spec: 3.4.3.
+func Reject(err error) error { return &OutcomeError{Outcome: Rejected, Err: err} }
+
+// Release gives the delivery back: the attempt is not counted, and any
+// consumer, this one included, may get it at once.
+//
+// Spec: 3.4.4.
+func Release() error { return &OutcomeError{Outcome: Released} }
+
+// FailFast leaves the delivery unsettled and ends the broker: Run returns err,
+// Err returns it and Done is closed. The peer delivers the message again.
+func FailFast(err error) error { return &OutcomeError{Outcome: OutcomeNone, Err: err} }
+
+// OutcomeOf returns the outcome that a handler's result stands for, before
+// SubscribeOptions.OnFailure: nil is Accepted, an *OutcomeError in the chain
+// decides, any other error is Modified. It is pure, for unit tests of a
+// handler.
+func OutcomeOf(err error) Outcome {
+	if err == nil {
+		return Accepted
+	}
+	if chosen := chosenOutcome(err); chosen != nil {
+		return chosen.Outcome
+	}
+	return Modified
+}
+
+// chosenOutcome returns the outcome that err carries, nil if it carries none.
+func chosenOutcome(err error) *OutcomeError {
+	var chosen *OutcomeError
+	if errors.As(err, &chosen) {
+		return chosen
+	}
+	return nil
+}
+
+// The states that carry nothing are shared, so that settling allocates nothing.
+var (
+	stateAccepted = &wire.State{Kind: wire.StateAccepted}
+	stateReleased = &wire.State{Kind: wire.StateReleased}
+	stateRetry    = &wire.State{Kind: wire.StateModified, DeliveryFailed: true}
+)
+
+// stateOf turns a handler's result into the delivery state that goes on the
+// wire. A nil state means that the delivery stays unsettled.
+func stateOf(result error) (*wire.State, Outcome, error) {
+	if result == nil {
+		return stateAccepted, Accepted, nil
+	}
+	chosen := chosenOutcome(result)
+	if chosen == nil {
+		return stateRetry, Modified, nil
+	}
+	switch chosen.Outcome {
+	case OutcomeNone:
+		return nil, OutcomeNone, nil
+	case Accepted:
+		return stateAccepted, Accepted, nil
+	case Released:
+		return stateReleased, Released, nil
+	case Rejected:
+		return chosen.rejected()
+	case Modified:
+		return chosen.modified()
+	default:
+		return stateRetry, Modified, fmt.Errorf("unknown outcome %d", chosen.Outcome)
+	}
+}
+
+func (e *OutcomeError) rejected() (*wire.State, Outcome, error) {
+	cond, description, info := e.Condition, e.Description, e.Info
+	var remote *amqp.Error
+	if errors.As(e.Err, &remote) {
+		if cond == "" {
+			cond = remote.Condition
+		}
+		if info == nil {
+			info = remote.Info
+		}
+	}
+	if cond == "" {
+		cond = amqp.ErrCondInternalError
+	}
+	if description == "" && e.Err != nil {
+		description = e.Err.Error()
+	}
+	fields, err := symbolMap(info)
+	if err != nil {
+		return stateRetry, Modified, fmt.Errorf("OutcomeError.Info: %w", err)
+	}
+	return &wire.State{Kind: wire.StateRejected, Error: &wire.Error{
+		Condition: wire.Symbol(cond), Description: clip(description), Info: fields,
+	}}, Rejected, nil
+}
+
+func (e *OutcomeError) modified() (*wire.State, Outcome, error) {
+	if !e.UndeliverableHere && len(e.Annotations) == 0 {
+		return stateRetry, Modified, nil
+	}
+	annotations, err := annotationMap(e.Annotations)
+	if err != nil {
+		return stateRetry, Modified, fmt.Errorf("OutcomeError.Annotations: %w", err)
+	}
+	return &wire.State{
+		Kind: wire.StateModified, DeliveryFailed: true,
+		UndeliverableHere: e.UndeliverableHere, Annotations: annotations,
+	}, Modified, nil
+}
+
+// maxDescription keeps a disposition within the smallest frame size that a
+// peer may ask for, 512 bytes.
+const maxDescription = 256
+
+func clip(s string) string {
+	if len(s) <= maxDescription {
+		return toUTF8(s)
+	}
+	return toUTF8(s[:maxDescription])
+}

@@ -1,0 +1,392 @@
+package amqpflow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/amqpflow/amqpflow/internal/dataplane"
+)
+
+// stop is a Shutdown, or a Close of one subscription: the first call does it,
+// later ones wait for it and get the same error.
+type stop struct {
+	done chan struct{} // closed by the first call when err is set
+	err  error
+}
+
+func (st *stop) wait(ctx context.Context) error {
+	select {
+	case <-st.done:
+		return st.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+const maxDrain = time.Second
+
+// Shutdown ends the broker, from the inside out:
+//
+//  1. new publishes and subscriptions are refused (a publish from a handler
+//     that still runs is let through), and the peers' credit is taken back;
+//  2. running handlers finish and settle; their contexts end, with cause
+//     ErrShutdown, only when ctx does;
+//  3. deliveries that no handler has begun are released, oldest first, which
+//     the peer does not count as an attempt;
+//  4. each subscription's link is detached and its session ended;
+//  5. publishes under way get their answers, and the sending links close;
+//  6. the publisher's session ends;
+//  7. the connection closes.
+//
+// Each step runs even if one before failed, and the error of the innermost is
+// returned. Shutdown returns within ctx, whatever a handler or the peer does;
+// a handler that does not return is logged and left behind. A second call
+// waits for the first and returns the same error; after Shutdown, Connect
+// returns ErrShutdown.
+//
+// Called from a handler (with the handler's context, or one made from it) it
+// does not wait for that handler, whose delivery goes back to the peer
+// unsettled, and does not end with the handler's context: where that has no
+// deadline, Options.ShutdownTimeout bounds it.
+//
+// Spec: 2.4.3, 2.5.6 and 2.6.6 (closing), 2.6.7 (drain).
+func (b *Broker) Shutdown(ctx context.Context) error {
+	if b.c == nil {
+		return ErrNotConnected
+	}
+	c := b.c
+	c.mu.Lock()
+	if c.stop != nil {
+		st := c.stop
+		c.mu.Unlock()
+		return st.wait(ctx)
+	}
+	st := &stop{done: make(chan struct{})}
+	c.stop = st
+	conn, abort := c.conn, c.abort
+	subs := append([]*Subscription(nil), c.subs...)
+	c.mu.Unlock()
+	if abort != nil {
+		abort(ErrShutdown)
+	}
+	ctx, cancel, caller := c.detach(ctx)
+	defer cancel()
+	if conn != nil {
+		st.err = c.shutdown(ctx, conn, subs, caller)
+	}
+	for _, s := range subs {
+		s.end(nil)
+	}
+	c.mu.Lock()
+	c.finishLocked(nil)
+	c.mu.Unlock()
+	close(st.done)
+	return st.err
+}
+
+// Close ends one subscription in the way of Shutdown: its credit is taken
+// back, its handler finishes, what was not begun is released, its link is
+// detached and its session ended. It returns within ctx, and the error of the
+// innermost step; nil before the subscription was attached. A second call
+// returns the same. Called from the subscription's own handler it does not
+// wait for that, as Shutdown.
+func (s *Subscription) Close(ctx context.Context) error {
+	s.mu.Lock()
+	if s.closing != nil {
+		st := s.closing
+		s.mu.Unlock()
+		return st.wait(ctx)
+	}
+	st := &stop{done: make(chan struct{})}
+	s.closing = st
+	s.mu.Unlock()
+	ctx, cancel, caller := s.c.detach(ctx)
+	defer cancel()
+	st.err = s.stop(ctx, caller)
+	s.c.forget(s)
+	close(st.done)
+	return st.err
+}
+
+func (c *core) forget(s *Subscription) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.subs {
+		if c.subs[i] == s {
+			c.subs = append(c.subs[:i:i], c.subs[i+1:]...)
+			return
+		}
+	}
+}
+
+// detach recognises a call from a handler of this broker, and frees its
+// context from the handler's.
+func (c *core) detach(ctx context.Context) (context.Context, context.CancelFunc, *worker) {
+	caller := c.worker(ctx)
+	if caller == nil {
+		return ctx, func() {}, nil
+	}
+	free := context.WithoutCancel(ctx)
+	if deadline, ok := ctx.Deadline(); ok {
+		bound, cancel := context.WithDeadline(free, deadline)
+		return bound, cancel, caller
+	}
+	bound, cancel := context.WithTimeout(free, c.opts.ShutdownTimeout)
+	return bound, cancel, caller
+}
+
+// worker returns the worker whose handler ctx belongs to, nil if it is none of
+// this broker's.
+func (c *core) worker(ctx context.Context) *worker {
+	w, _ := ctx.Value(workerKey{}).(*worker)
+	if w == nil || w.s.c != c {
+		return nil
+	}
+	return w
+}
+
+// shutdown runs the seven steps. Steps 1 to 4 are those of each subscription,
+// in parallel, but no link is detached before every handler has ended.
+func (c *core) shutdown(ctx context.Context, conn *connection, subs []*Subscription, caller *worker) error {
+	started := time.Now()
+	c.pub.refuse()
+	settle := each(subs, func(s *Subscription) error { return s.quiesce(ctx, caller) })
+	late, cancel := withGrace(ctx)
+	defer cancel()
+	detach := each(subs, func(s *Subscription) error { return s.detach(late) })
+	senders := c.pub.closeLinks(late)
+	session := c.pub.endSession(late, conn)
+	closed := conn.close(late)
+	err := first(settle, detach, senders, session, closed)
+	c.awaitGoroutines(late, conn)
+	c.observe.connection(false, err)
+	var done Stats
+	for _, s := range subs {
+		st := s.Stats()
+		done.Accepted += st.Accepted
+		done.Rejected += st.Rejected
+		done.Released += st.Released
+		done.Modified += st.Modified
+	}
+	c.log.Info("shutdown", "after", time.Since(started), "accepted", done.Accepted, "rejected", done.Rejected,
+		"released", done.Released, "modified", done.Modified, logError, err)
+	return err
+}
+
+// grace is what the steps behind the handlers get beyond the caller's context,
+// so that a handler which used all of it does not keep a willing peer from
+// being told.
+const grace = 80 * time.Millisecond
+
+func withGrace(ctx context.Context) (context.Context, context.CancelFunc) {
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	if deadline, ok := ctx.Deadline(); ok {
+		cancel()
+		late, cancel = context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(grace))
+	}
+	stopped := context.AfterFunc(ctx, func() {
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			time.AfterFunc(grace, cancel)
+		}
+	})
+	return late, func() { stopped(); cancel() }
+}
+
+// awaitGoroutines waits, within ctx, for what the connection's end has ended.
+func (c *core) awaitGoroutines(ctx context.Context, conn *connection) {
+	ended := make(chan struct{})
+	c.enders.Go(func() {
+		c.wg.Wait()
+		conn.calls.Wait()
+		conn.plane.Wait()
+		close(ended)
+	})
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+}
+
+// stop is steps 1 to 4 for one subscription.
+func (s *Subscription) stop(ctx context.Context, caller *worker) error {
+	settle := s.quiesce(ctx, caller)
+	late, cancel := withGrace(ctx)
+	defer cancel()
+	detach := s.detach(late)
+	s.end(nil)
+	return first(settle, detach)
+}
+
+// quiesce takes the credit back, lets the running handler finish, and releases
+// what no handler has begun.
+func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
+	s.mu.Lock()
+	if s.closing == nil {
+		s.closing = &stop{done: closedChannel}
+	}
+	r, ended := s.link, s.state == Ended
+	s.mu.Unlock()
+	s.stopping.Store(true)
+	s.inbox.close()
+	if r == nil {
+		return nil
+	}
+	if ended {
+		return s.awaitHandlers(ctx, caller)
+	}
+	s.setState(Draining, nil)
+	drained := s.drain(ctx, r)
+	released := s.releaseHeld()
+	finished := s.awaitHandlers(ctx, caller)
+	return first(finished, released, s.releaseHeld(), drained)
+}
+
+func (s *Subscription) drain(ctx context.Context, r *receiving) error {
+	bound := maxDrain
+	if deadline, ok := ctx.Deadline(); ok {
+		bound = min(bound, time.Until(deadline)/2)
+	}
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	err := r.link.Drain(ctx)
+	r.sweep()
+	if err != nil {
+		return fmt.Errorf("amqpflow: drain %q: %w", s.addr, err)
+	}
+	return nil
+}
+
+// releaseHeld gives back what no handler has begun, oldest first.
+func (s *Subscription) releaseHeld() error {
+	var failed error
+	for {
+		d, _ := s.inbox.pop()
+		if d == nil {
+			return failed
+		}
+		if d.settled {
+			continue // at most once: there is nobody to give it back to
+		}
+		if err := s.settleAs(d, stateReleased, Released); err != nil && failed == nil {
+			failed = err
+		}
+	}
+}
+
+// awaitHandlers waits for the running handler until ctx ends, then ends the
+// handler's context.
+func (s *Subscription) awaitHandlers(ctx context.Context, caller *worker) error {
+	if s.worker == caller {
+		return nil
+	}
+	if err := s.worker.settled(ctx); err != nil {
+		s.worker.abandon(ErrShutdown)
+		s.c.log.Warn("handler did not return", logAddress, string(s.addr))
+		return fmt.Errorf("amqpflow: stop %q: a handler did not return: %w", s.addr, err)
+	}
+	return nil
+}
+
+// detach closes the link and ends its session.
+func (s *Subscription) detach(ctx context.Context) error {
+	r := s.receiving()
+	if r == nil {
+		return nil
+	}
+	var link error
+	if !isClosed(r.link.Done()) {
+		if err := r.recv.Close(ctx); err != nil {
+			link = fmt.Errorf("amqpflow: detach %q: %w", s.addr, err)
+		}
+	}
+	return first(link, r.sess.end(ctx))
+}
+
+// refuse lets no publish begin but those of handlers.
+func (p *Publisher) refuse() {
+	p.mu.Lock()
+	p.refusing = true
+	p.mu.Unlock()
+}
+
+// closeLinks waits for the publishes under way and closes the sending links.
+func (p *Publisher) closeLinks(ctx context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	links := make([]*sending, 0, len(p.links))
+	for _, s := range p.links {
+		links = append(links, s)
+	}
+	p.mu.Unlock()
+	idle := make(chan struct{})
+	p.c.wg.Go(func() {
+		p.active.Wait()
+		close(idle)
+	})
+	var waited error
+	select {
+	case <-idle:
+	case <-ctx.Done():
+		waited = fmt.Errorf("amqpflow: publishes under way: %w", ctx.Err())
+	}
+	return first(waited, each(links, func(s *sending) error { return s.close(ctx) }))
+}
+
+func (p *Publisher) endSession(ctx context.Context, conn *connection) error {
+	p.mu.Lock()
+	sess := p.sess
+	p.mu.Unlock()
+	if sess == nil {
+		sess = conn.pub
+	}
+	return sess.end(ctx)
+}
+
+// close closes the connection and waits for the peer's answer within ctx; a
+// goroutine that is stuck in go-amqp is freed by closing the socket.
+//
+// Spec: 2.4.3.
+func (cn *connection) close(ctx context.Context) error {
+	if isClosed(cn.plane.Done()) {
+		if lost := cn.plane.Err(); !errors.Is(lost, dataplane.ErrClosed) {
+			return fmt.Errorf("amqpflow: connection lost: %w", lost)
+		}
+		return nil
+	}
+	closed := make(chan error, 1)
+	cn.calls.Go(func() { closed <- cn.amqp.Close() })
+	select {
+	case err := <-closed:
+		if err != nil {
+			return fmt.Errorf("amqpflow: close the connection: %w", cn.cause(err))
+		}
+		return nil
+	case <-ctx.Done():
+		cn.plane.Abort(ctx.Err())
+		return fmt.Errorf("amqpflow: close the connection: %w", ctx.Err())
+	}
+}
+
+// each calls do for every item at once and returns the first error, in the
+// order of the items.
+func each[T any](items []T, do func(T) error) error {
+	errs := make([]error, len(items))
+	var wg sync.WaitGroup
+	for i, item := range items {
+		wg.Go(func() { errs[i] = do(item) })
+	}
+	wg.Wait()
+	return first(errs...)
+}
+
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

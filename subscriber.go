@@ -1,0 +1,329 @@
+package amqpflow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/amqpflow/amqpflow/internal/address"
+	"github.com/amqpflow/amqpflow/internal/wire"
+)
+
+// State is where a subscription is in its life.
+type State uint8
+
+const (
+	// Registered means that nothing was sent yet.
+	Registered State = iota
+	// Attaching means that its link is being made.
+	Attaching
+	// Attached means that deliveries may come.
+	Attached
+	// Draining means that it is being shut down.
+	Draining
+	// Ended means that it is over; Err says why.
+	Ended
+)
+
+var stateNames = [...]string{"registered", "attaching", "attached", "draining", "ended"}
+
+// String returns the state in lower case.
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return fmt.Sprintf("State(%d)", uint8(s))
+}
+
+// Stats counts what a subscription did and shows what it holds.
+type Stats struct {
+	Credit   int    // deliveries that the peer may still send
+	Held     int    // received, and not yet given to a handler
+	Running  int    // handlers that run
+	Received uint64 // deliveries that came, unreadable ones included
+	// How they were settled, by outcome.
+	Accepted, Rejected, Released, Modified uint64
+}
+
+// Subscription is a handler bound to an address. It is safe for concurrent
+// use.
+type Subscription struct {
+	c           *core
+	addr        Address
+	node        address.Address
+	opts        SubscribeOptions
+	codecs      codecs
+	newDelivery func() *Delivery
+	handle      func(context.Context, *Delivery) error
+
+	inbox    inbox
+	worker   *worker
+	workers  sync.WaitGroup // the dispatch loop; waited for by stop
+	stopping atomic.Bool    // no delivery begins any more
+
+	received atomic.Uint64
+	outcomes [Modified + 1]atomic.Uint64
+
+	mu       sync.Mutex
+	state    State
+	err      error
+	invalid  error         // what is wrong with the registration
+	answered chan struct{} // closed when the attach has an answer, or the subscription ended
+	done     chan struct{} // closed when it ended
+	link     *receiving    // nil unless attached
+	closing  *stop         // Close or Shutdown of it, once called
+}
+
+// register makes a subscription; start adds it to the broker once its handler
+// is set.
+func (b *Broker) register(addr Address, opts SubscribeOptions) *Subscription {
+	if b == nil || b.c == nil {
+		panic("amqpflow: Subscribe: on a zero Broker")
+	}
+	o, bad := opts.withDefaults()
+	node, err := addr.parse()
+	if err != nil {
+		bad = append(bad, fmt.Errorf("amqpflow: subscribe to %q: %w", addr, err))
+	}
+	s := &Subscription{
+		c: b.c, addr: addr, node: node, opts: o, codecs: b.c.codecs, invalid: errors.Join(bad...),
+		answered: make(chan struct{}), done: make(chan struct{}),
+	}
+	if o.Codec != nil {
+		s.codecs = codecs{o.Codec}
+	}
+	s.inbox.ready = make(chan struct{}, 1)
+	s.worker = newWorker(s)
+	return s
+}
+
+// start adds the subscription to its broker, and attaches it in the background
+// if the broker is connected.
+func (s *Subscription) start() {
+	if err := s.c.add(s); err != nil {
+		s.end(err)
+	}
+}
+
+func (c *core) add(s *Subscription) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	conn := c.conn
+	switch {
+	case c.stop != nil || c.finished:
+		return ErrNotConnected
+	case conn != nil && s.invalid != nil:
+		return s.invalid
+	case conn != nil:
+		c.wg.Go(func() { s.attachLater(conn) })
+	}
+	c.subs = append(c.subs, s)
+	return nil
+}
+
+// Address returns the address that the subscription was registered with.
+func (s *Subscription) Address() Address { return s.addr }
+
+// State returns where the subscription is in its life.
+func (s *Subscription) State() State {
+	state, _ := s.status()
+	return state
+}
+
+// Err returns why the subscription ended, nil after a clean Close or Shutdown,
+// and nil while it has not ended.
+func (s *Subscription) Err() error {
+	_, err := s.status()
+	return err
+}
+
+func (s *Subscription) status() (State, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state, s.err
+}
+
+// Done returns a channel that is closed when the subscription ended.
+func (s *Subscription) Done() <-chan struct{} { return s.done }
+
+// Attached waits until the subscription's link is attached and returns nil, or
+// why it is not: what was wrong with the registration, an *AttachError, why
+// the subscription ended, or the error of ctx.
+func (s *Subscription) Attached(ctx context.Context) error {
+	s.mu.Lock()
+	answered := s.answered
+	s.mu.Unlock()
+	select {
+	case <-answered:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	state, err := s.status()
+	if state == Ended && err == nil {
+		return ErrShutdown
+	}
+	return err
+}
+
+// Stats returns the subscription's counters and what it holds at the moment.
+func (s *Subscription) Stats() Stats {
+	st := Stats{
+		Held:     s.inbox.len(),
+		Running:  s.worker.running(),
+		Received: s.received.Load(),
+		Accepted: s.outcomes[Accepted].Load(),
+		Rejected: s.outcomes[Rejected].Load(),
+		Released: s.outcomes[Released].Load(),
+		Modified: s.outcomes[Modified].Load(),
+	}
+	if r := s.receiving(); r != nil {
+		st.Credit, _ = r.link.Credit()
+	}
+	return st
+}
+
+func (s *Subscription) receiving() *receiving {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.link
+}
+
+func (s *Subscription) setState(state State, err error) {
+	s.mu.Lock()
+	s.state, s.err = state, err
+	s.mu.Unlock()
+	s.c.observe.state(s, state, err)
+}
+
+// attach gives the subscription a session and a link on conn. Nothing is
+// received before begin.
+func (s *Subscription) attach(conn *connection) error {
+	s.setState(Attaching, nil)
+	r, err := conn.receive(s)
+	if err != nil {
+		s.setState(Registered, nil)
+		s.c.log.Warn("attach refused", logAddress, string(s.addr), logError, err)
+		return &AttachError{Address: s.addr, Err: err}
+	}
+	s.mu.Lock()
+	unwanted := s.closing != nil || s.state == Ended
+	if !unwanted {
+		s.link = r
+	}
+	s.mu.Unlock()
+	if unwanted {
+		conn.discard(r.sess)
+		return ErrShutdown
+	}
+	s.setState(Attached, nil)
+	s.c.log.Info("attached", logAddress, string(s.addr), logLink, r.name)
+	return nil
+}
+
+// begin starts the goroutines of an attached subscription and grants credit.
+func (s *Subscription) begin() {
+	s.mu.Lock()
+	r := s.link
+	if r == nil || s.state == Ended {
+		s.mu.Unlock()
+		return
+	}
+	s.workers.Go(s.worker.run)
+	s.c.wg.Go(r.run)
+	close(s.answered)
+	s.mu.Unlock()
+	r.grant(true)
+}
+
+// attachLater attaches a subscription of a connected broker.
+func (s *Subscription) attachLater(conn *connection) {
+	if err := s.attach(conn); err != nil {
+		s.end(err)
+		return
+	}
+	s.begin()
+}
+
+// detached takes a subscription back to Registered, after a Connect that
+// failed.
+func (s *Subscription) detached() {
+	s.mu.Lock()
+	s.link = nil
+	s.mu.Unlock()
+	s.setState(Registered, nil)
+}
+
+// end makes the subscription Ended. The first call counts.
+func (s *Subscription) end(err error) {
+	s.mu.Lock()
+	if s.state == Ended {
+		s.mu.Unlock()
+		return
+	}
+	s.state, s.err = Ended, err
+	if !isClosed(s.answered) {
+		close(s.answered)
+	}
+	close(s.done)
+	s.mu.Unlock()
+	s.inbox.close()
+	s.c.observe.state(s, Ended, err)
+	if err != nil {
+		s.c.log.Error("subscription ended", logAddress, string(s.addr), logError, err)
+		s.c.observe.error(fmt.Errorf("amqpflow: subscription %q ended: %w", s.addr, err))
+	}
+}
+
+// settle gives a delivery the outcome of result, once. It is called by the
+// dispatch loop and by the user, and writes at most one disposition.
+func (s *Subscription) settle(d *Delivery, result error) error {
+	state, outcome, err := stateOf(result)
+	if err != nil {
+		s.c.log.Error("outcome cannot be encoded, retrying", logAddress, string(s.addr), logError, err)
+	}
+	if state == nil {
+		s.stopping.Store(true)
+		s.c.fail(failFastCause(result))
+		return nil
+	}
+	return s.settleAs(d, state, outcome)
+}
+
+// settleAs is settle for an outcome that is decided.
+func (s *Subscription) settleAs(d *Delivery, state *wire.State, outcome Outcome) error {
+	if d.settled {
+		return ErrSettled
+	}
+	if !d.status.CompareAndSwap(statusOpen, statusSettled) {
+		if d.status.Load() == statusTakenBack {
+			return &SettleError{Address: s.addr, Outcome: outcome, Err: errTakenBack}
+		}
+		return ErrSettled
+	}
+	if err := d.from.link.Settle(d.id, state); err != nil {
+		return &SettleError{Address: s.addr, Outcome: outcome, Err: err}
+	}
+	s.outcomes[outcome].Add(1)
+	d.from.grant(false)
+	return nil
+}
+
+var errTakenBack = fmt.Errorf("%w: the peer took the delivery back", ErrLinkLost)
+
+func failFastCause(result error) error {
+	if chosen := chosenOutcome(result); chosen != nil && chosen.Err != nil {
+		return chosen.Err
+	}
+	return result
+}
+
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
