@@ -1,0 +1,329 @@
+package amqptest
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/amqpflow/amqpflow/internal/wire"
+)
+
+// scripts break one rule each, after the connection was opened.
+var scripts = []struct {
+	rule rule
+	does string
+	run  func(r *raw)
+}{
+	{ruleFrame, "a frame shorter than its header", func(r *raw) { r.bytes([]byte{0, 0, 0, 7, 2, 0, 0, 0}) }},
+	{ruleFrame, "a data offset beyond the frame", func(r *raw) { r.bytes([]byte{0, 0, 0, 8, 3, 0, 0, 0}) }},
+	{ruleFrame, "a SASL frame after SASL", func(r *raw) { r.bytes(frameOf(wire.TypeSASL, 0, &wire.SASLOutcome{}, nil)) }},
+	{ruleFrameSize, "a frame over max-frame-size", func(r *raw) { r.bytes([]byte{0, 0x10, 0, 0, 2, 0, 0, 0}) }},
+	{rulePerformative, "a performative that does not decode", func(r *raw) { r.bytes([]byte{0, 0, 0, 12, 2, 0, 0, 0, 0, 0x53, 0x12, 0xff}) }},
+	{rulePerformative, "no performative", func(r *raw) { r.bytes([]byte{0, 0, 0, 9, 2, 0, 0, 0, 0x40}) }},
+	{ruleUnexpectedFrame, "a second open", func(r *raw) { r.send(&wire.Open{ContainerID: "again", MaxFrameSize: 512}) }},
+	{ruleChannel, "a channel without session", func(r *raw) { r.bytes(frameOf(wire.TypeAMQP, 3, &wire.End{}, nil)) }},
+	{ruleChannel, "a second begin", func(r *raw) { r.send(&wire.Begin{}) }},
+	{ruleChannel, "a frame after end", func(r *raw) { r.send(&wire.End{}, attachSender(0)) }},
+	{ruleChannel, "an answer to no begin", func(r *raw) {
+		r.bytes(frameOf(wire.TypeAMQP, 1, &wire.Begin{RemoteChannel: wire.Some(0)}, nil))
+	}},
+	{ruleChannelMax, "a channel above channel-max", func(r *raw) { r.bytes(frameOf(wire.TypeAMQP, 8, &wire.Begin{}, nil)) }},
+	{ruleHandleMax, "a handle above handle-max", func(r *raw) { r.send(attachSender(8)) }},
+	{ruleHandleInUse, "a handle in use", func(r *raw) { r.send(attachSender(0), attachReceiver(0)) }},
+	{ruleAttach, "a sender without initial-delivery-count", func(r *raw) {
+		a := attachSender(0)
+		a.InitialDeliveryCount = wire.OptUint32{}
+		r.send(a)
+	}},
+	{ruleHandle, "a detach of nothing", func(r *raw) { r.send(&wire.Detach{Handle: 4}) }},
+	{ruleHandle, "a flow after detach", func(r *raw) { r.send(attachReceiver(0), &wire.Detach{Closed: true}, linkFlow(1)) }},
+	{ruleHandle, "a transfer after detach", func(r *raw) {
+		r.sending().send(&wire.Detach{Closed: true})
+		r.transfer(first(0), hello)
+	}},
+	{ruleSessionID, "a next-incoming-id that was not sent", func(r *raw) { r.send(&wire.Flow{NextIncomingID: wire.Some(1)}) }},
+	{ruleSessionID, "a next-outgoing-id out of step", func(r *raw) { r.send(&wire.Flow{NextIncomingID: wire.Some(0), NextOutgoingID: 1}) }},
+	{ruleDeliveryCount, "a delivery-count ahead of the sender's", func(r *raw) {
+		f := linkFlow(1)
+		f.DeliveryCount = wire.Some(1)
+		r.send(attachReceiver(0), f)
+	}},
+	{ruleLinkCredit, "a delivery on a refused link", func(r *raw) {
+		r.send(refusedSender(5))
+		t := first(0)
+		t.Handle = 5
+		r.transfer(t, hello)
+	}},
+	{ruleDirection, "a transfer on a receiving link", func(r *raw) {
+		r.receiving(0).transfer(first(0), hello)
+	}},
+	{ruleFirstTransfer, "no delivery-id", func(r *raw) {
+		t := first(0)
+		t.DeliveryID = wire.OptUint32{}
+		r.sending().transfer(t, hello)
+	}},
+	{ruleFirstTransfer, "no delivery-tag", func(r *raw) {
+		t := first(0)
+		t.DeliveryTag = nil
+		r.sending().transfer(t, hello)
+	}},
+	{ruleFirstTransfer, "a delivery-tag of 33 bytes", func(r *raw) {
+		t := first(0)
+		t.DeliveryTag = make([]byte, 33)
+		r.sending().transfer(t, hello)
+	}},
+	{ruleFirstTransfer, "no message-format", func(r *raw) {
+		t := first(0)
+		t.MessageFormat = wire.OptUint32{}
+		r.sending().transfer(t, hello)
+	}},
+	{ruleDeliveryID, "a delivery-id left out", func(r *raw) {
+		r.sending().transfer(first(0), hello)
+		r.transfer(first(2), hello)
+	}},
+	{ruleDeliveryID, "a delivery-id twice", func(r *raw) {
+		r.sending().transfer(first(7), hello)
+		r.transfer(first(7), hello)
+	}},
+	{ruleContinuation, "another delivery-id within a delivery", func(r *raw) {
+		t := first(0)
+		t.More = true
+		r.sending().transfer(t, hello)
+		r.transfer(first(1), hello)
+	}},
+	{ruleContinuation, "another tag within a delivery", func(r *raw) {
+		t := first(0)
+		t.More = true
+		r.sending().transfer(t, hello)
+		r.transfer(wire.Transfer{DeliveryTag: []byte("x")}, nil)
+	}},
+	{ruleContinuation, "another format within a delivery", func(r *raw) {
+		t := first(0)
+		t.More = true
+		r.sending().transfer(t, hello)
+		r.transfer(wire.Transfer{MessageFormat: wire.Some(1)}, nil)
+	}},
+	{ruleSettleMode, "unsettled where all is settled", func(r *raw) {
+		a := attachSender(0)
+		a.SndSettleMode = sndSettled
+		r.send(a)
+		r.awaitFlow()
+		r.transfer(first(0), hello)
+	}},
+	{ruleSettleMode, "settled where all is unsettled", func(r *raw) {
+		a := attachSender(0)
+		a.SndSettleMode = sndUnsettled
+		r.send(a)
+		r.awaitFlow()
+		t := first(0)
+		t.Settled, t.HasSettled = true, true
+		r.transfer(t, hello)
+	}},
+	{ruleResume, "a delivery resumed that is not known", func(r *raw) {
+		t := first(0)
+		t.Resume = true
+		r.sending().transfer(t, hello)
+	}},
+	{ruleMessage, "bytes that are no message", func(r *raw) { r.sending().transfer(first(0), []byte("hello")) }},
+	{ruleDisposition, "a disposition of a delivery never sent", func(r *raw) {
+		r.send(&wire.Disposition{Role: wire.RoleReceiver, Settled: true})
+	}},
+	{ruleDisposition, "a disposition of every delivery there can be", func(r *raw) {
+		r.send(&wire.Disposition{Role: wire.RoleReceiver, Last: 1<<32 - 1, Settled: true})
+	}},
+	{ruleDisposition, "a sender's disposition of a delivery never sent", func(r *raw) {
+		r.sending().transfer(first(7), hello)
+		r.send(&wire.Disposition{Role: wire.RoleSender, First: 7, Last: 8, Settled: true})
+	}},
+	{ruleDisposition, "a range from back to front", func(r *raw) {
+		r.receiving(2)
+		r.awaitTransfer()
+		r.awaitTransfer()
+		r.send(&wire.Disposition{Role: wire.RoleReceiver, First: 1, Last: 0, Settled: true})
+	}},
+	{ruleSettledTwice, "a delivery settled twice", func(r *raw) {
+		r.receiving(1)
+		r.awaitTransfer()
+		d := &wire.Disposition{Role: wire.RoleReceiver, Settled: true, State: wire.State{Kind: wire.StateAccepted}}
+		r.send(d, d)
+	}},
+	{ruleIdle, "silence", func(*raw) {}},
+}
+
+// refusedSender asks for what is refused, and so gets no credit.
+func refusedSender(handle uint32) *wire.Attach {
+	a := attachSender(handle)
+	a.Target.Address = ""
+	return a
+}
+
+func TestServer_closesWithTheConditionOfTheRuleThatWasBroken(t *testing.T) {
+	for _, script := range scripts {
+		t.Run(script.rule.name+": "+script.does, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := NewServer(&Options{ChannelMax: 7, HandleMax: 7, IdleTimeout: time.Hour})
+				require.NoError(t, s.Put("orders", numbered(2)...))
+				r := dialRaw(t, s).opened()
+				script.run(r)
+				e := r.closed()
+				require.NotNil(t, e)
+				assert.Equal(t, string(script.rule.cond), string(e.Condition))
+				assertBroke(t, s.Close(), script.rule)
+				assert.Equal(t, s.Close(), s.Close(), "a second Close returns the same")
+			})
+		})
+	}
+}
+
+// assertBroke says that err is one violation, of r.
+func assertBroke(t *testing.T, err error, r rule) {
+	t.Helper()
+	var v *violation
+	require.ErrorAs(t, err, &v)
+	assert.Equal(t, r.name, v.name, "%v", err)
+	assert.Len(t, err.(interface{ Unwrap() []error }).Unwrap(), 1)
+}
+
+func TestServer_closesWithoutAPerformativeBeforeOpen(t *testing.T) {
+	for does, test := range map[string]struct {
+		rule rule
+		run  func(r *raw)
+	}{
+		"garbage":             {ruleProtocolHeader, func(r *raw) { r.bytes([]byte("GET / HTTP/1.1\r\n\r\n")) }},
+		"another version":     {ruleProtocolHeader, func(r *raw) { r.bytes([]byte("AMQP\x00\x00\x09\x01")) }},
+		"begin before open":   {ruleOpenFirst, func(r *raw) { r.header(wire.ProtoAMQP); r.send(&wire.Begin{}) }},
+		"no sasl-init":        {ruleSASL, func(r *raw) { r.header(wire.ProtoSASL); r.bytes(frameOf(wire.TypeSASL, 0, &wire.SASLOutcome{}, nil)) }},
+		"an AMQP frame":       {ruleFrame, func(r *raw) { r.header(wire.ProtoSASL); r.send(&wire.Begin{}) }},
+		"a second SASL layer": {ruleProtocolHeader, func(r *raw) { r.header(wire.ProtoSASL); r.bytes(plain("a", "b")); r.header(wire.ProtoSASL) }},
+		"a tiny max-frame-size": {ruleOpen, func(r *raw) {
+			r.header(wire.ProtoAMQP)
+			r.send(&wire.Open{ContainerID: "raw", MaxFrameSize: 511})
+		}},
+		"open on channel 1": {ruleChannel, func(r *raw) {
+			r.header(wire.ProtoAMQP)
+			r.bytes(frameOf(wire.TypeAMQP, 1, &wire.Open{ContainerID: "raw", MaxFrameSize: 512}, nil))
+		}},
+	} {
+		t.Run(does, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := NewServer()
+				r := dialRaw(t, s)
+				began := time.Now()
+				test.run(r)
+				for r.frame() != nil {
+				}
+				assert.LessOrEqual(t, time.Since(began), linger)
+				assertBroke(t, s.Close(), test.rule)
+			})
+		})
+	}
+}
+
+func TestServer_refusesAFrameAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer()
+		r := dialRaw(t, s).opened()
+		r.bytes(append(frameOf(wire.TypeAMQP, 0, &wire.Close{}, nil), frameOf(wire.TypeAMQP, 0, &wire.End{}, nil)...))
+		r.await(wire.CodeClose)
+		require.Nil(t, r.frame())
+		assertBroke(t, s.Close(), ruleAfterClose)
+	})
+}
+
+func TestServer_refusesATransferBeyondTheSessionWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer(&Options{Window: 1})
+		r := dialRaw(t, s).opened()
+		a := attachSender(0)
+		r.send(a)
+		r.awaitFlow()
+		more := first(0)
+		more.More = true
+		both := frameOf(wire.TypeAMQP, 0, &more, hello)
+		both = append(both, frameOf(wire.TypeAMQP, 0, &wire.Transfer{}, nil)...)
+		r.bytes(both) // in one read, before the server can open the window again
+		e := r.closed()
+		require.NotNil(t, e)
+		assert.Equal(t, string(ruleSessionWindow.cond), string(e.Condition))
+		assertBroke(t, s.Close(), ruleSessionWindow)
+	})
+}
+
+func TestServer_refusesMoreDeliveriesThanCredit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer()
+		r := dialRaw(t, s).opened().sending()
+		var all []byte
+		for id := range uint32(linkCredit + 1) {
+			delivery := first(id)
+			all = append(all, frameOf(wire.TypeAMQP, 0, &delivery, hello)...)
+		}
+		r.bytes(all)
+		e := r.closed()
+		require.NotNil(t, e)
+		assert.Equal(t, string(ruleLinkCredit.cond), string(e.Condition))
+		assertBroke(t, s.Close(), ruleLinkCredit)
+		assert.Len(t, s.Messages("orders"), linkCredit, "what was within the credit is stored")
+	})
+}
+
+func TestCheck_failsForEveryBrokenRule(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer()
+		for range 2 {
+			r := dialRaw(t, s).opened()
+			r.send(&wire.Detach{Handle: 4})
+			r.closed()
+		}
+		var failures recorder
+		Check(&failures, s)
+		assert.Len(t, failures.errors, 2)
+		require.Error(t, s.Close())
+	})
+}
+
+type recorder struct {
+	testing.TB
+	errors []error
+}
+
+func (r *recorder) Helper() {}
+func (r *recorder) Error(args ...any) {
+	err, _ := args[0].(error)
+	r.errors = append(r.errors, err)
+}
+
+func TestServer_toleratesWhatCrossedItsDetach(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s *Server) {
+		require.NoError(t, s.Put("orders", numbered(1)...))
+		r := dialRaw(t, s).opened()
+		r.receiving(10)
+		r.awaitTransfer()
+		out := attachSender(1)
+		r.send(out)
+		r.awaitFlow()
+		more := first(0)
+		more.Handle, more.More = 1, true
+		r.transfer(more, hello)
+		require.NoError(t, s.Fault(Detach("orders", "amqp:resource-deleted", "gone")))
+		r.awaitDetach()
+		r.awaitDetach()
+		r.send(&wire.Disposition{Role: wire.RoleReceiver, Settled: true, State: wire.State{Kind: wire.StateAccepted}})
+		r.transfer(wire.Transfer{Handle: 1, More: true}, nil)
+		r.transfer(wire.Transfer{Handle: 1}, nil)
+		f := linkFlow(5)
+		f.NextIncomingID, f.NextOutgoingID = wire.Some(1), 3
+		r.send(f, &wire.Detach{Handle: 0, Closed: true}, &wire.Detach{Handle: 1, Closed: true}, &wire.Close{})
+		r.await(wire.CodeClose)
+		assert.Equal(t, []string{"0"}, bodies(t, s, "orders"), "it came back, and nothing was stored")
+		assert.Empty(t, s.Settlements("orders"))
+	})
+}
+
+func TestViolation_namesClientRuleAndSection(t *testing.T) {
+	v := &violation{rule: ruleHandle, client: "c", detail: "flow on handle 4, which is not attached"}
+	assert.EqualError(t, v, `amqptest: client "c" broke handle (section 2.6.2): flow on handle 4, which is not attached`)
+}
