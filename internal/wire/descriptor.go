@@ -78,11 +78,11 @@ func PeekDescriptor(body []byte) (code uint64, fields []byte, err error) {
 
 // descriptor reads the start of a described value. n is the offset of the value.
 func descriptor(b []byte) (code uint64, n int, err error) {
+	if len(b) > 0 && b[0] != fmtDescribed {
+		return 0, 0, malformed("format code 0x%02x where a described value is due", b[0])
+	}
 	if len(b) < 2 {
 		return 0, 0, errShort()
-	}
-	if b[0] != fmtDescribed {
-		return 0, 0, malformed("format code 0x%02x where a described value is due", b[0])
 	}
 	switch c := b[1]; {
 	case c == fmtSmallUlong && len(b) >= 3:

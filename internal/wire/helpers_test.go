@@ -1,0 +1,60 @@
+package wire
+
+import (
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// octets turns "00 53 10" into bytes. Text in single quotes stands for its octets.
+func octets(t testing.TB, s string) []byte {
+	t.Helper()
+	var out []byte
+	for i, part := range strings.Split(s, "'") {
+		if i%2 == 1 {
+			out = append(out, part...)
+			continue
+		}
+		b, err := hex.DecodeString(strings.ReplaceAll(part, " ", ""))
+		require.NoError(t, err, part)
+		out = append(out, b...)
+	}
+	return out
+}
+
+// malformedInput asserts that err is a decoding error that says something.
+func malformedInput(t testing.TB, err error, msg ...any) {
+	t.Helper()
+	require.ErrorIs(t, err, ErrMalformed, msg...)
+	assert.Greater(t, len(err.Error()), len(ErrMalformed.Error())+2, msg...)
+	assert.Less(t, len(err.Error()), 300, msg...)
+}
+
+// mutations calls f with every one-octet change of b.
+func mutations(b []byte, f func([]byte)) {
+	c := append([]byte(nil), b...)
+	for i := range c {
+		for x := 1; x < 256; x++ {
+			c[i] = b[i] ^ byte(x)
+			f(c)
+		}
+		c[i] = b[i]
+	}
+}
+
+// composite turns "10 | a1 00 | 40" into the described list of code 0x10 and two fields.
+func composite(t testing.TB, s string) []byte {
+	t.Helper()
+	parts := strings.Split(s, "|")
+	var fields []byte
+	for _, part := range parts[1:] {
+		fields = append(fields, octets(t, part)...)
+	}
+	require.Less(t, len(fields), 255)
+	head := octets(t, "00 53"+parts[0]+"c0 00 00")
+	head[4], head[5] = byte(len(fields)+1), byte(len(parts)-1)
+	return append(head, fields...)
+}
