@@ -1,0 +1,78 @@
+package dataplane
+
+import (
+	"errors"
+
+	"github.com/amqpflow/amqpflow/internal/wire"
+)
+
+var errNoState = errors.New("peer settled without an outcome")
+
+// dispositionIn works off the peer's DISPOSITION.
+//
+// Spec: 2.6.12, 2.7.6.
+func (r *reader) dispositionIn(channel uint16, body []byte) error {
+	s, err := r.session(channel, "disposition")
+	if err != nil {
+		return err
+	}
+	d := &r.disposition
+	if err := d.Decode(body); err != nil {
+		return err
+	}
+	if int32(d.Last-d.First) < 0 {
+		return violation("disposition of %d to %d", d.First, d.Last)
+	}
+	var a after
+	s.mu.Lock()
+	if s.usable() {
+		if d.Role == wire.RoleReceiver {
+			s.resolveLocked(d, &a)
+		} else if d.Settled {
+			s.takeBackLocked(d, &a)
+		}
+	}
+	s.mu.Unlock()
+	r.after(&a)
+	return nil
+}
+
+// resolveLocked gives the outcome to the receipts of our deliveries in the range. An
+// unsettled outcome comes from a receiver in mode second, which waits for us to
+// settle.
+func (s *Session) resolveLocked(d *wire.Disposition, a *after) {
+	terminal := d.State.Terminal()
+	if !terminal && !d.Settled {
+		return
+	}
+	s.out.each(d.First, d.Last, func(id uint32, r *Receipt) {
+		s.out.take(id)
+		if terminal {
+			r.state = d.State
+		} else {
+			r.err = both(ErrUncertain, errNoState)
+		}
+		a.close = append(a.close, r.done)
+		if !d.Settled {
+			s.confirm.add(id)
+		}
+	})
+	if len(s.confirm.list) > 0 {
+		s.c.out.mark(s, true, a)
+	}
+}
+
+// takeBackLocked notes what the peer, as sender, settled by itself.
+func (s *Session) takeBackLocked(d *wire.Disposition, a *after) {
+	s.in.each(d.First, d.Last, func(id uint32, v inSlot) {
+		if v.back || v.settled {
+			return
+		}
+		v.back = true
+		s.in.set(id, v)
+		if len(v.link.back) == 0 {
+			a.signal = append(a.signal, v.link)
+		}
+		v.link.back = append(v.link.back, id)
+	})
+}
