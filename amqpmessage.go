@@ -6,6 +6,8 @@ import (
 	"maps"
 
 	"github.com/Azure/go-amqp"
+
+	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
 // encodeAMQP appends an *amqp.Message as its MarshalBinary writes it, with the
@@ -34,6 +36,10 @@ func encodeAMQP(dst []byte, addr Address, m *amqp.Message, o *PublishOptions, re
 	}
 	data, err := marshal(&out)
 	if err != nil {
+		return failed(err)
+	}
+	var sections wire.Sections // go-amqp writes what no peer reads, such as a message-id of a float
+	if err := sections.Parse(data); err != nil {
 		return failed(err)
 	}
 	return append(dst, data...), nil

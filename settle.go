@@ -3,6 +3,7 @@ package amqpflow
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/Azure/go-amqp"
 
@@ -170,6 +171,9 @@ func (e *OutcomeError) rejected() (*wire.State, Outcome, error) {
 	if description == "" && e.Err != nil {
 		description = e.Err.Error()
 	}
+	if !isASCII(string(cond)) {
+		return stateRetry, Modified, fmt.Errorf("OutcomeError.Condition: %q is not ASCII", cond)
+	}
 	fields, err := symbolMap(info)
 	if err != nil {
 		return stateRetry, Modified, fmt.Errorf("OutcomeError.Info: %w", err)
@@ -197,9 +201,7 @@ func (e *OutcomeError) modified() (*wire.State, Outcome, error) {
 // peer may ask for, 512 bytes.
 const maxDescription = 256
 
+// clip makes s a string of AMQP of at most maxDescription octets.
 func clip(s string) string {
-	if len(s) <= maxDescription {
-		return toUTF8(s)
-	}
-	return toUTF8(s[:maxDescription])
+	return strings.ToValidUTF8(s[:min(len(s), maxDescription)], "?") // never longer than what it replaces
 }

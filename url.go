@@ -36,6 +36,9 @@ func parseURL(raw string) (*target, error) {
 	default:
 		return nil, fmt.Errorf("unknown scheme %q: use amqp, amqps or amqp+ssl", clip(scheme))
 	}
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 && strings.Contains(rest[i:], "@") {
+		return nil, errEncoding
+	}
 	u, err := url.Parse("amqp://" + rest)
 	if err != nil {
 		return nil, errEncoding
@@ -49,6 +52,8 @@ func parseURL(raw string) (*target, error) {
 		return nil, errors.New("a path is not supported: a virtual host goes into Options.Hostname")
 	case u.Hostname() == "":
 		return nil, errors.New("no host")
+	case strings.Contains(u.Hostname(), ":") && !strings.Contains(u.Host, "["):
+		return nil, errors.New("an IPv6 address stands in brackets")
 	}
 	if u.Port() != "" {
 		if n, err := strconv.ParseUint(u.Port(), 10, 16); err != nil || n == 0 {

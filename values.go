@@ -3,6 +3,8 @@ package amqpflow
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"unicode/utf8"
 
 	"github.com/Azure/go-amqp"
 
@@ -107,7 +109,36 @@ func encodable(name string, v any) (any, error) {
 	if _, err := wire.AppendValue(nil, v); err != nil {
 		return nil, fmt.Errorf("%q: %w", name, err)
 	}
+	if !isText(name) || !isText(v) {
+		return nil, fmt.Errorf("%q: %w", name, errUTF8)
+	}
 	return v, nil
+}
+
+// isText says whether every string in v is UTF-8, which AMQP's strings are and
+// Go's need not be.
+//
+// Spec: 1.6.20.
+func isText(v any) bool {
+	switch v := v.(type) {
+	case string:
+		return utf8.ValidString(v)
+	case []string:
+		return !slices.ContainsFunc(v, func(s string) bool { return !utf8.ValidString(s) })
+	case wire.List:
+		for _, e := range v {
+			if !isText(e) {
+				return false
+			}
+		}
+	case wire.Map:
+		for _, e := range v {
+			if !isText(e.Key) || !isText(e.Value) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // symbolMap turns a map of a user's values into one with symbols for keys.
@@ -117,8 +148,8 @@ func symbolMap(m map[string]any) (wire.Map, error) {
 	}
 	out := make(wire.Map, 0, len(m))
 	for key, value := range m {
-		if key == "" {
-			return nil, errors.New("a key is empty")
+		if key == "" || !isASCII(key) {
+			return nil, fmt.Errorf("key %q is empty or not ASCII", key)
 		}
 		v, err := encodable(key, value)
 		if err != nil {
@@ -142,7 +173,7 @@ func annotationMap(annotations amqp.Annotations) (wire.Map, error) {
 	for key, value := range annotations {
 		name, ok := annotationKey(key)
 		if !ok {
-			return nil, fmt.Errorf(`annotation key %v (%T) is reserved: use a string that begins with "x-"`, key, key)
+			return nil, fmt.Errorf(`annotation key %v (%T) is reserved: use an ASCII string that begins with "x-"`, key, key)
 		}
 		v, err := encodable(name, value)
 		if err != nil {
@@ -160,11 +191,8 @@ func annotationKey(key any) (name string, ok bool) {
 	case amqp.Symbol:
 		name = string(key)
 	}
-	return name, len(name) > 2 && name[:2] == "x-"
+	return name, len(name) > 2 && name[:2] == "x-" && isASCII(name)
 }
-
-// toUTF8 makes s fit for a string of AMQP.
-func toUTF8(s string) string { return string([]rune(s)) }
 
 // goError gives an error of the peer as go-amqp's type, so that one errors.As
 // finds it wherever it came from.
