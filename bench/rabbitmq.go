@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/Azure/go-amqp"
+)
+
+// rabbitQueues makes queues over RabbitMQ's management node, which is a pair
+// of links of one name.
+type rabbitQueues struct {
+	requests  *amqp.Sender
+	responses *amqp.Receiver
+	queueType string
+}
+
+func newRabbitQueues(ctx context.Context, session *amqp.Session, queueType string) (*rabbitQueues, error) {
+	const node, name = "/management", "amqpflow-bench"
+	paired := map[string]any{"paired": true}
+	// In this order: a request is refused before the answers have credit.
+	responses, err := session.NewReceiver(ctx, node, &amqp.ReceiverOptions{
+		Name: name, TargetAddress: node, Properties: paired, Credit: 10,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("attach to %s: %w", node, err)
+	}
+	requests, err := session.NewSender(ctx, node, &amqp.SenderOptions{
+		Name: name, SourceAddress: node, Properties: paired, SettlementMode: amqp.SenderSettleModeSettled.Ptr(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("attach to %s: %w", node, err)
+	}
+	return &rabbitQueues{requests: requests, responses: responses, queueType: queueType}, nil
+}
+
+func (q *rabbitQueues) node(name string) string { return "/queues/" + escaped(name) }
+func (q *rabbitQueues) capabilities() []string  { return nil }
+
+func (q *rabbitQueues) create(ctx context.Context, name string) error {
+	return q.request(ctx, "PUT", name, map[string]any{
+		"durable":   true,
+		"arguments": map[string]any{"x-queue-type": q.queueType},
+	})
+}
+
+func (q *rabbitQueues) remove(ctx context.Context, name string) error {
+	return q.request(ctx, "DELETE", name, amqp.Null{}) // an absent body would be refused
+}
+
+// request sends one and waits for its answer; the answer's subject is an HTTP
+// status.
+func (q *rabbitQueues) request(ctx context.Context, method, name string, body any) error {
+	err := q.requests.Send(ctx, &amqp.Message{
+		Properties: &amqp.MessageProperties{
+			MessageID: method + name, To: new(q.node(name)), Subject: &method, ReplyTo: new("$me"),
+		},
+		Value: body,
+	}, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := q.responses.Receive(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := q.responses.AcceptMessage(ctx, answer); err != nil {
+		return err
+	}
+	if p := answer.Properties; p == nil || p.Subject == nil || !strings.HasPrefix(*p.Subject, "2") {
+		return fmt.Errorf("%s %s was refused: %v", method, name, answer.Value)
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+)
+
+// runTimeout bounds one run of one side, preparation included.
+const runTimeout = 2 * time.Minute
+
+// side is one of the two programs under comparison. Each call opens its own
+// connection, does the scenario's work until the meter is done, and closes.
+type side interface {
+	consume(ctx context.Context, p place, s scenario, m *meter) error
+	publish(ctx context.Context, p place, s scenario, m *meter) error
+}
+
+// runner measures scenarios.
+type runner struct {
+	peer      peer
+	raw, flow side
+	rounds    int // 0: the scenario's own
+}
+
+// runAll returns what was measured up to the first error.
+func (r runner) runAll(ctx context.Context, chosen []scenario) ([]result, error) {
+	var results []result
+	for _, s := range chosen {
+		res, err := r.run(ctx, s)
+		if err != nil {
+			return results, fmt.Errorf("%s: %w", s.name, err)
+		}
+		results = append(results, res)
+	}
+	return results, nil
+}
+
+// run measures one scenario. The first round is dropped: it pays for growing
+// heaps, cold caches and a broker's first touch.
+func (r runner) run(ctx context.Context, s scenario) (result, error) {
+	rounds := s.rounds
+	if r.rounds > 0 {
+		rounds = r.rounds
+	}
+	var pairs []pair
+	for round := range rounds + 1 {
+		p, err := r.round(ctx, s, round%2 == 1)
+		if err != nil {
+			return result{}, err
+		}
+		if round > 0 {
+			pairs = append(pairs, p)
+		}
+	}
+	return resultOf(s, pairs), nil
+}
+
+// round measures both sides, one after the other. Rounds alternate who goes
+// first, so that neither always finds the warmer machine.
+func (r runner) round(ctx context.Context, s scenario, flowFirst bool) (p pair, err error) {
+	measureRaw := func() error { p.raw, err = r.one(ctx, s, r.raw); return err }
+	measureFlow := func() error { p.flow, err = r.one(ctx, s, r.flow); return err }
+	first, second := measureRaw, measureFlow
+	if flowFirst {
+		first, second = second, first
+	}
+	if err := first(); err != nil {
+		return pair{}, err
+	}
+	return p, second()
+}
+
+// one measures one side in a place of its own.
+func (r runner) one(ctx context.Context, s scenario, side side) (_ sample, err error) {
+	ctx, cancel := context.WithTimeout(ctx, runTimeout)
+	defer cancel()
+	p, err := r.peer.place(ctx, s)
+	if err != nil {
+		return sample{}, err
+	}
+	defer func() { err = errors.Join(err, p.remove(context.WithoutCancel(ctx))) }()
+	runtime.GC() // the other side's garbage is not this side's work
+	m := newMeter(s.warm, s.count)
+	if s.publish {
+		m.keepLatencies()
+		err = side.publish(ctx, p, s, m)
+	} else {
+		err = side.consume(ctx, p, s, m)
+	}
+	if err != nil {
+		return sample{}, fmt.Errorf("%T: %w", side, err)
+	}
+	return m.sample(), nil
+}
