@@ -18,7 +18,7 @@ func octets(t testing.TB, s string) []byte {
 			out = append(out, part...)
 			continue
 		}
-		b, err := hex.DecodeString(strings.ReplaceAll(part, " ", ""))
+		b, err := hex.DecodeString(strings.Join(strings.Fields(part), ""))
 		require.NoError(t, err, part)
 		out = append(out, b...)
 	}
@@ -33,12 +33,17 @@ func malformedInput(t testing.TB, err error, msg ...any) {
 	assert.Less(t, len(err.Error()), 300, msg...)
 }
 
-// mutations calls f with every one-octet change of b.
+// mutations calls f with changes of one octet of b: each bit flipped, and values
+// that mean much as a format code, size or count.
 func mutations(b []byte, f func([]byte)) {
 	c := append([]byte(nil), b...)
 	for i := range c {
-		for x := 1; x < 256; x++ {
-			c[i] = b[i] ^ byte(x)
+		for bit := range 8 {
+			c[i] = b[i] ^ 1<<bit
+			f(c)
+		}
+		for _, x := range []byte{fmtDescribed, fmtNull, fmtList0, fmtStr8, fmtList32, fmtMap8, fmtArray8, 0xff, b[i] + 1, b[i] - 1} {
+			c[i] = x
 			f(c)
 		}
 		c[i] = b[i]
