@@ -20,6 +20,3 @@ func errShort() error { return malformed("ends in the middle of a value") }
 func within(err error, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
 }
-
-// clip keeps a peer's text from filling an error message.
-func clip(b []byte) []byte { return b[:min(len(b), 64)] }

@@ -12,7 +12,7 @@ func TestFrameHeader_goldenOctets(t *testing.T) {
 		"00 00 00 08 02 00 00 00": {Size: 8, DOff: 2},
 		"00 00 01 00 02 00 01 02": {Size: 256, DOff: 2, Channel: 0x102},
 		"00 00 00 20 08 01 00 00": {Size: 32, DOff: 8, Type: TypeSASL},
-		"ff ff ff ff ff 00 00 00": {Size: 1<<32 - 1, DOff: 255},
+		"ffffffffff 00 00 00":     {Size: 1<<32 - 1, DOff: 255},
 	} {
 		h, err := ParseFrameHeader(octets(t, in))
 		require.NoError(t, err, in)
@@ -93,7 +93,7 @@ func TestPeekDescriptor_malformed(t *testing.T) {
 		"00 53":                        "ends in the middle",
 		"00 80 00 00":                  "ends in the middle",
 		"00 a3 03 'ab'":                "ends in the middle",
-		"00 b3 ff ff ff ff 'ab'":       "ends in the middle",
+		"00 b3 ffffffff 'ab'":          "ends in the middle",
 		"45 00":                        "where a described value is due",
 		"00 a3 03 'abc' 45":            "unknown descriptor",
 		"00 a1 0e 'amqp:open:list' 45": "descriptor of format code 0xa1",

@@ -18,7 +18,7 @@ func FuzzDecodeValue(f *testing.F) {
 			require.ErrorIs(t, err, ErrMalformed)
 			return
 		}
-		require.Equal(t, len(rest), len(rest2))
+		require.Len(t, rest2, len(rest))
 		once, err := AppendValue(nil, v)
 		require.NoError(t, err)
 		v, rest, err = DecodeValue(once)
@@ -33,6 +33,7 @@ func FuzzDecodeValue(f *testing.F) {
 // fuzzPerformatives decodes any input as each of the performatives, and asserts
 // that what is accepted encodes to something that decodes to the same.
 func fuzzPerformatives(f *testing.F, kinds ...performative) {
+	f.Helper()
 	for _, s := range samples {
 		f.Add(s.p.Append(nil))
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 // octets turns "00 53 10" into bytes. Text in single quotes stands for its octets.
-func octets(t testing.TB, s string) []byte {
-	t.Helper()
+func octets(tb testing.TB, s string) []byte {
+	tb.Helper()
 	var out []byte
 	for i, part := range strings.Split(s, "'") {
 		if i%2 == 1 {
@@ -19,18 +19,18 @@ func octets(t testing.TB, s string) []byte {
 			continue
 		}
 		b, err := hex.DecodeString(strings.Join(strings.Fields(part), ""))
-		require.NoError(t, err, part)
+		require.NoError(tb, err, part)
 		out = append(out, b...)
 	}
 	return out
 }
 
 // malformedInput asserts that err is a decoding error that says something.
-func malformedInput(t testing.TB, err error, msg ...any) {
-	t.Helper()
-	require.ErrorIs(t, err, ErrMalformed, msg...)
-	assert.Greater(t, len(err.Error()), len(ErrMalformed.Error())+2, msg...)
-	assert.Less(t, len(err.Error()), 300, msg...)
+func malformedInput(tb testing.TB, err error, msg ...any) {
+	tb.Helper()
+	require.ErrorIs(tb, err, ErrMalformed, msg...)
+	assert.Greater(tb, len(err.Error()), len(ErrMalformed.Error())+2, msg...)
+	assert.Less(tb, len(err.Error()), 300, msg...)
 }
 
 // mutations calls f with changes of one octet of b: each bit flipped, and values
@@ -51,15 +51,15 @@ func mutations(b []byte, f func([]byte)) {
 }
 
 // composite turns "10 | a1 00 | 40" into the described list of code 0x10 and two fields.
-func composite(t testing.TB, s string) []byte {
-	t.Helper()
+func composite(tb testing.TB, s string) []byte {
+	tb.Helper()
 	parts := strings.Split(s, "|")
 	var fields []byte
 	for _, part := range parts[1:] {
-		fields = append(fields, octets(t, part)...)
+		fields = append(fields, octets(tb, part)...)
 	}
-	require.Less(t, len(fields), 255)
-	head := octets(t, "00 53"+parts[0]+"c0 00 00")
+	require.Less(tb, len(fields), 255)
+	head := octets(tb, "00 53"+parts[0]+"c0 00 00")
 	head[4], head[5] = byte(len(fields)+1), byte(len(parts)-1)
 	return append(head, fields...)
 }

@@ -35,7 +35,7 @@ var (
 		Address: "orders", HasAddress: true, Durable: DurableConfiguration, ExpiryPolicy: ExpireLinkDetach, Timeout: 1, Dynamic: true,
 		DynamicNodeProperties: Map{{Symbol("k"), "v"}}, Capabilities: []Symbol{"queue", "topic"},
 	}
-	anError = &Error{Condition: "amqp:not-found", Description: "no such queue", Info: Map{{Symbol("queue"), "q"}}}
+	errNotFound = &Error{Condition: "amqp:not-found", Description: "no such queue", Info: Map{{Symbol("queue"), "q"}}}
 )
 
 // samples have a full, a minimal and a long instance of every type.
@@ -87,8 +87,8 @@ var samples = map[string]struct {
 	"transfer full": {&Transfer{
 		Handle: math.MaxUint32, DeliveryID: Some(0), DeliveryTag: []byte{}, MessageFormat: Some(1 << 31), Settled: true, HasSettled: true, More: true,
 		RcvSettleMode: Some(1), State: State{Kind: StateAccepted}, Resume: true, Aborted: true, Batchable: true,
-	}, "00 53 14 c0 19 0b 70 ff ff ff ff 43 a0 00 70 80 00 00 00 41 41 50 01 00 53 24 45 41 41 41"},
-	"transfer long": {&Transfer{DeliveryTag: []byte(long), State: State{Kind: StateRejected, Error: anError}}, ""},
+	}, "00 53 14 c0 19 0b 70 ffffffff 43 a0 00 70 80 00 00 00 41 41 50 01 00 53 24 45 41 41 41"},
+	"transfer long": {&Transfer{DeliveryTag: []byte(long), State: State{Kind: StateRejected, Error: errNotFound}}, ""},
 
 	"disposition": {
 		&Disposition{Role: RoleReceiver, First: 1, Last: 9, Settled: true, State: State{Kind: StateAccepted}},
@@ -100,11 +100,11 @@ var samples = map[string]struct {
 	}, ""},
 
 	"detach":      {&Detach{Handle: 1}, "00 53 16 c0 03 01 52 01"},
-	"detach full": {&Detach{Handle: 0, Closed: true, Error: anError}, ""},
+	"detach full": {&Detach{Handle: 0, Closed: true, Error: errNotFound}, ""},
 	"end":         {&End{}, "00 53 17 45"},
 	"end error":   {&End{Error: &Error{Condition: "amqp:internal-error"}}, "00 53 17 c0 1c 01 00 53 1d c0 16 01 a3 13 'amqp:internal-error'"},
 	"close":       {&Close{}, "00 53 18 45"},
-	"close error": {&Close{Error: anError}, ""},
+	"close error": {&Close{Error: errNotFound}, ""},
 
 	"mechanisms":      {&SASLMechanisms{Mechanisms: []Symbol{"PLAIN", "ANONYMOUS"}}, "00 53 40 c0 15 01 e0 12 02 a3 05 'PLAIN' 09 'ANONYMOUS'"},
 	"mechanisms none": {&SASLMechanisms{Mechanisms: []Symbol{}}, "00 53 40 c0 05 01 e0 02 00 a3"},
@@ -341,8 +341,8 @@ func TestTransfer_booleanInTwoOctets(t *testing.T) {
 }
 
 func TestError_text(t *testing.T) {
-	assert.EqualError(t, anError, "amqp:not-found: no such queue")
-	assert.EqualError(t, &Error{Condition: "amqp:not-found"}, "amqp:not-found")
+	require.EqualError(t, errNotFound, "amqp:not-found: no such queue")
+	require.EqualError(t, &Error{Condition: "amqp:not-found"}, "amqp:not-found")
 }
 
 func TestOpen_leavesOffPropertiesThatHaveNoEncoding(t *testing.T) {

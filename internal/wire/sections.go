@@ -1,6 +1,9 @@
 package wire
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // BodyKind tells what sections a message's body consists of.
 type BodyKind uint8
@@ -184,7 +187,7 @@ func dataOctets(b []byte) (octets []byte, n int, err error) {
 		return b[5:n:n], n, nil
 	case isBinary(c):
 		octets, n, err = variable(c, b[1:])
-		return octets[:len(octets):len(octets)], n + 1, err
+		return slices.Clip(octets), n + 1, err
 	case c == fmtNull:
 		return b[1:1:1], 1, nil
 	}

@@ -9,17 +9,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func parse(t testing.TB, in string) (Sections, error) {
-	t.Helper()
+func parse(tb testing.TB, in string) (Sections, error) {
+	tb.Helper()
 	var s Sections
-	err := s.Parse(octets(t, in))
+	err := s.Parse(octets(tb, in))
 	return s, err
 }
 
-func mustParse(t testing.TB, in string) Sections {
-	t.Helper()
-	s, err := parse(t, in)
-	require.NoError(t, err, in)
+func mustParse(tb testing.TB, in string) Sections {
+	tb.Helper()
+	s, err := parse(tb, in)
+	require.NoError(tb, err, in)
 	return s
 }
 
@@ -116,7 +116,7 @@ func TestSections_fieldReports(t *testing.T) {
 	t.Run("P1 properties of 14 fields", func(t *testing.T) {
 		_, err := parse(t, "00 53 73 c0 0f 0e"+strings.Repeat("40", 14)+"00 53 75 a0 00")
 		malformedInput(t, err)
-		assert.ErrorContains(t, err, "14 properties")
+		require.ErrorContains(t, err, "14 properties")
 		mustParse(t, "00 53 73 c0 0e 0d"+strings.Repeat("40", 13)+"00 53 75 a0 00")
 	})
 	t.Run("P1 application property with a long as key", func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestSections_order(t *testing.T) {
 			_, err := parse(t, first+second)
 			legal := j > i && !(isBody(i) && isBody(j)) || i == j && (i == 5 || i == 6)
 			if legal {
-				assert.NoError(t, err, "%s then %s", first, second)
+				require.NoError(t, err, "%s then %s", first, second)
 			} else {
 				malformedInput(t, err, "%s then %s", first, second)
 			}
@@ -223,46 +223,46 @@ func TestSections_nullSectionsCountAsEmpty(t *testing.T) {
 
 func TestSections_malformed(t *testing.T) {
 	for in, why := range map[string]string{
-		"40":                                     "section descriptor",
-		"00":                                     "ends in the middle",
-		"00 53":                                  "ends in the middle",
-		"00 53 6f 45":                            "is no message section",
-		"00 53 79 45":                            "is no message section",
-		"00 53 10 45":                            "is no message section",
-		"00 a3 03 'foo' 45":                      "is no message section",
-		"00 53 75":                               "ends in the middle",
-		"00 53 75 a1 01 'a'":                     "is no binary",
-		"00 53 75 45":                            "is no binary",
-		"00 53 75 a0 02 'a'":                     "ends in the middle",
-		"00 53 75 b0 ff ff ff ff 'a'":            "ends in the middle",
-		"00 53 75 b0 00 00":                      "ends in the middle",
-		"00 53 70 c1 01 00":                      "is no list",
-		"00 53 70 c0 02 01 52":                   "is no boolean",
-		"00 53 70 c0 04 02 40 52 01":             "is no ubyte",
-		"00 53 70 c0 07 06 40 40 40 40 40 40":    "1 fields too many",
-		"00 53 73 c1 01 00":                      "is no list",
-		"00 53 73 c0 04 02 40 52 01":             "property 1 of format code 0x52",
-		"00 53 73 c0 03 01 52 01":                "property 0 of format code 0x52",
-		"00 53 73 c0 03 01 55 01":                "property 0 of format code 0x55",
-		"00 53 73 c0 03 02 40 53":                "property 1 of format code 0x53",
-		"00 53 73 c0 03 01 53 01 00":             "ends in the middle", // a section cut short after the list
-		"00 53 73 c0 04 01 53 01 40":             "behind the last property",
-		"00 53 73 c0 02 02 40":                   "ends in the middle",
-		"00 53 74 c0 01 00":                      "is no map",
-		"00 53 74 c1 03 01 a1 00":                "map of 1 items",
-		"00 53 74 c1 03 04 a1 00":                "map of 4 items in 2 octets",
-		"00 53 74 c1 03 02 a1 00":                "ends in the middle",
-		"00 53 74 c1 05 02 a1 00 40 40":          "behind the last item",
-		"00 53 74 c1 05 02 a3 00 a1 00":          "key of format code 0xa3",
-		"00 53 74 c1 03 02 40 40":                "key of format code 0x40",
-		"00 53 74 c1 04 02 a1 00 3f":             "unknown format code 0x3f",
-		"00 53 72 c1 03 02 41 40":                "key of format code 0x41",
-		"00 53 76 c1 01 00":                      "is no list",
-		"00 53 76 40":                            "is no list",
-		"00 53 77":                               "ends in the middle",
-		"00 53 77 00":                            "ends in the middle",
-		"00 53 77 c0 02 01 52":                   "ends in the middle",
-		"00 53 77 f0 00 00 00 05 ff ff ff ff 40": "elements without octets",
+		"40":                                  "section descriptor",
+		"00":                                  "ends in the middle",
+		"00 53":                               "ends in the middle",
+		"00 53 6f 45":                         "is no message section",
+		"00 53 79 45":                         "is no message section",
+		"00 53 10 45":                         "is no message section",
+		"00 a3 03 'foo' 45":                   "is no message section",
+		"00 53 75":                            "ends in the middle",
+		"00 53 75 a1 01 'a'":                  "is no binary",
+		"00 53 75 45":                         "is no binary",
+		"00 53 75 a0 02 'a'":                  "ends in the middle",
+		"00 53 75 b0 ffffffff 'a'":            "ends in the middle",
+		"00 53 75 b0 00 00":                   "ends in the middle",
+		"00 53 70 c1 01 00":                   "is no list",
+		"00 53 70 c0 02 01 52":                "is no boolean",
+		"00 53 70 c0 04 02 40 52 01":          "is no ubyte",
+		"00 53 70 c0 07 06 40 40 40 40 40 40": "1 fields too many",
+		"00 53 73 c1 01 00":                   "is no list",
+		"00 53 73 c0 04 02 40 52 01":          "property 1 of format code 0x52",
+		"00 53 73 c0 03 01 52 01":             "property 0 of format code 0x52",
+		"00 53 73 c0 03 01 55 01":             "property 0 of format code 0x55",
+		"00 53 73 c0 03 02 40 53":             "property 1 of format code 0x53",
+		"00 53 73 c0 03 01 53 01 00":          "ends in the middle", // a section cut short after the list
+		"00 53 73 c0 04 01 53 01 40":          "behind the last property",
+		"00 53 73 c0 02 02 40":                "ends in the middle",
+		"00 53 74 c0 01 00":                   "is no map",
+		"00 53 74 c1 03 01 a1 00":             "map of 1 items",
+		"00 53 74 c1 03 04 a1 00":             "map of 4 items in 2 octets",
+		"00 53 74 c1 03 02 a1 00":             "ends in the middle",
+		"00 53 74 c1 05 02 a1 00 40 40":       "behind the last item",
+		"00 53 74 c1 05 02 a3 00 a1 00":       "key of format code 0xa3",
+		"00 53 74 c1 03 02 40 40":             "key of format code 0x40",
+		"00 53 74 c1 04 02 a1 00 3f":          "unknown format code 0x3f",
+		"00 53 72 c1 03 02 41 40":             "key of format code 0x41",
+		"00 53 76 c1 01 00":                   "is no list",
+		"00 53 76 40":                         "is no list",
+		"00 53 77":                            "ends in the middle",
+		"00 53 77 00":                         "ends in the middle",
+		"00 53 77 c0 02 01 52":                "ends in the middle",
+		"00 53 77 f0 00 00 00 05 ffffffff 40": "elements without octets",
 	} {
 		_, err := parse(t, in)
 		malformedInput(t, err, in)
@@ -294,20 +294,21 @@ func TestSections_deepNestingIsRefusedWhereverItStands(t *testing.T) {
 }
 
 // sampleMessage has every section, several data sections and nested values.
-func sampleMessage(t testing.TB) []byte {
+func sampleMessage(tb testing.TB) []byte {
+	tb.Helper()
 	b := (&Header{Durable: true, Priority: 9, TTL: 1, FirstAcquirer: true, DeliveryCount: 300}).Append(nil)
 	var err error
 	for _, code := range []uint64{CodeDeliveryAnnotations, CodeMessageAnnotations} {
 		b, err = AppendSection(b, code, Map{{Symbol("x-opt"), List{uint32(1), Map{{"k", 1.5}}}}, {uint64(3), nil}})
-		require.NoError(t, err)
+		require.NoError(tb, err)
 	}
 	b = fullProperties.Append(b)
 	b, err = AppendSection(b, CodeApplicationProperties, Map{{"a", true}, {"b", int64(-1)}, {"c", []Symbol{"x", "y"}}})
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	b = AppendData(b, []byte("first"))
 	b = AppendData(b, []byte("second"))
 	b, err = AppendSection(b, CodeFooter, Map{{Symbol("hash"), []byte{1}}})
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return b
 }
 
@@ -337,44 +338,46 @@ func TestSections_anyOctetChanged(t *testing.T) {
 }
 
 // checkParsed asserts that after Parse accepted payload no decoder fails.
-func checkParsed(t testing.TB, payload []byte) {
+func checkParsed(tb testing.TB, payload []byte) {
+	tb.Helper()
 	var s Sections
 	if err := s.Parse(payload); err != nil {
-		require.ErrorIs(t, err, ErrMalformed)
+		require.ErrorIs(tb, err, ErrMalformed)
 		return
 	}
 	for _, m := range [][]byte{s.DeliveryAnnotations, s.MessageAnnotations, s.ApplicationProperties, s.Footer} {
 		got, err := DecodeMap(m)
-		require.NoError(t, err)
+		require.NoError(tb, err)
 		for _, e := range got {
 			k, ok := text(e.Key)
 			if !ok {
 				continue
 			}
 			_, ok = LookupString(m, k)
-			require.True(t, ok)
+			require.True(tb, ok)
 		}
 		_, err = AppendSection(nil, CodeFooter, got)
-		require.NoError(t, err)
+		require.NoError(tb, err)
 	}
 	var p Properties
-	require.NoError(t, p.Decode(s.Properties))
-	checkLookups(t, s.Properties, &p)
-	require.Len(t, s.AppendBody(nil), s.DataSize)
+	require.NoError(tb, p.Decode(s.Properties))
+	checkLookups(tb, s.Properties, &p)
+	require.Len(tb, s.AppendBody(nil), s.DataSize)
 	if s.Body == BodyValue {
 		v, rest, err := DecodeValue(s.Value)
-		require.NoError(t, err)
-		require.Empty(t, rest)
+		require.NoError(tb, err)
+		require.Empty(tb, rest)
 		_, err = AppendAMQPValue(nil, v)
-		require.NoError(t, err)
+		require.NoError(tb, err)
 	}
 	l, err := s.Sequences()
-	require.NoError(t, err)
-	require.Len(t, l, s.SequenceCount)
+	require.NoError(tb, err)
+	require.Len(tb, l, s.SequenceCount)
 }
 
 // checkLookups compares LookupProperty with what Decode found.
-func checkLookups(t testing.TB, b []byte, p *Properties) {
+func checkLookups(tb testing.TB, b []byte, p *Properties) {
+	tb.Helper()
 	texts := map[int]string{
 		PropTo: p.To, PropSubject: p.Subject, PropReplyTo: p.ReplyTo, PropContentType: p.ContentType,
 		PropContentEncoding: p.ContentEncoding, PropGroupID: p.GroupID, PropReplyToGroupID: p.ReplyToGroupID,
@@ -382,17 +385,17 @@ func checkLookups(t testing.TB, b []byte, p *Properties) {
 	for i, want := range texts {
 		v, ok := LookupProperty(b, i)
 		raw, isText := RawBytes(v)
-		require.Equal(t, ok, isText)
-		require.Equal(t, want, string(raw))
+		require.Equal(tb, ok, isText)
+		require.Equal(tb, want, string(raw))
 	}
 	for i, want := range map[int]any{PropMessageID: p.MessageID, PropCorrelationID: p.CorrelationID} {
 		v, ok := LookupProperty(b, i)
-		require.Equal(t, want != nil, ok)
+		require.Equal(tb, want != nil, ok)
 		if ok {
 			got, rest, err := DecodeValue(v)
-			require.NoError(t, err)
-			require.Empty(t, rest)
-			require.Equal(t, want, got)
+			require.NoError(tb, err)
+			require.Empty(tb, rest)
+			require.Equal(tb, want, got)
 		}
 	}
 }
@@ -407,7 +410,7 @@ var fullProperties = Properties{
 func TestProperties_goldenOctets(t *testing.T) {
 	assert.Equal(t, octets(t, "00 53 73 45"), (&Properties{}).Append(nil))
 	assert.Equal(t, composite(t, `73 | a1 02 'id' | a0 05 'guest' | a1 02 'to' | a1 07 'subject' | a1 05 'reply' | 80 00 00 00 00 00 00 01 2c
-		| a3 10 'application/json' | a3 04 'gzip' | 83 00 00 01 8b cf e5 68 7b | 83 ff ff ff ff ff ff ff ff | a1 05 'group' | 43 | a1 02 'rg'`),
+		| a3 10 'application/json' | a3 04 'gzip' | 83 00 00 01 8b cf e5 68 7b | 83 ffffffffffffffff | a1 05 'group' | 43 | a1 02 'rg'`),
 		fullProperties.Append(nil))
 }
 

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -29,11 +28,11 @@ var golden = []struct {
 	{"52 ff", "", uint32(255)},
 	{"70 00 00 01 00", "", uint32(256)},
 	{"70 00 00 00 00", "43", uint32(0)},
-	{"70 ff ff ff ff", "", uint32(math.MaxUint32)},
+	{"70 ffffffff", "", uint32(math.MaxUint32)},
 	{"44", "", uint64(0)},
 	{"53 01", "", uint64(1)},
 	{"80 00 00 00 00 00 00 01 00", "", uint64(256)},
-	{"80 ff ff ff ff ff ff ff ff", "", uint64(math.MaxUint64)},
+	{"80 ffffffffffffffff", "", uint64(math.MaxUint64)},
 	{"51 80", "", int8(-128)},
 	{"61 ff fe", "", int16(-2)},
 	{"54 ff", "", int32(-1)},
@@ -44,7 +43,7 @@ var golden = []struct {
 	{"55 ff", "", int64(-1)},
 	{"55 80", "", int64(-128)},
 	{"55 7f", "", int64(127)},
-	{"81 ff ff ff ff ff ff ff 7f", "", int64(-129)},
+	{"81 ffffffffffffff 7f", "", int64(-129)},
 	{"81 80 00 00 00 00 00 00 00", "", int64(math.MinInt64)},
 	{"72 3f c0 00 00", "", float32(1.5)},
 	{"82 bf f8 00 00 00 00 00 00", "", float64(-1.5)},
@@ -53,7 +52,7 @@ var golden = []struct {
 	{"94 01 02 03 04 05 06 07 08 01 02 03 04 05 06 07 08", "", Decimal128{1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8}},
 	{"73 00 01 f6 00", "", Char('😀')},
 	{"83 00 00 01 31 25 be 40 80", "", time.UnixMilli(0x13125be4080).UTC()},
-	{"83 ff ff ff ff ff ff ff ff", "", time.Date(1969, 12, 31, 23, 59, 59, 999_000_000, time.UTC)},
+	{"83 ffffffffffffffff", "", time.Date(1969, 12, 31, 23, 59, 59, 999_000_000, time.UTC)},
 	{"98 00 01 02 03 04 05 06 07 08 09 0a 0b 0c 0d 0e 0f", "", UUID{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}},
 	{"a0 00", "", []byte{}},
 	{"a0 02 01 02", "", []byte{1, 2}},
@@ -108,7 +107,7 @@ func TestValue_goldenOctets(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, append([]byte{0xdd}, canon...), out)
 
-			for n := range len(in) {
+			for n := range in {
 				_, err := SkipValue(in[:n:n])
 				malformedInput(t, err, "cut to %d", n)
 				_, _, err = DecodeValue(in[:n:n])
@@ -128,33 +127,33 @@ func TestDecodeValue_sharesNoMemoryWithItsInput(t *testing.T) {
 
 func TestDecodeValue_malformed(t *testing.T) {
 	for in, why := range map[string]string{
-		"3f":                               "format code 0x3f",
-		"56 02":                            "boolean octet 0x02",
-		"c0 00 40":                         "no room for a count",
-		"d0 00 00 00 03 00 00 00 00":       "no room for a count",
-		"c0 02 00 40":                      "behind the last item",
-		"c0 02 02 40":                      "2 items in 1 octets",
-		"c0 03 02 52 01":                   "ends in the middle",
-		"c0 02 01 52 01":                   "ends in the middle", // the item runs over the list's end
-		"c1 02 01 40":                      "map of 1 items",
-		"d0 ff ff ff ff 00 00 00 00":       "ends in the middle",
-		"d0 00 00 00 05 ff ff ff ff 40":    "4294967295 items",
-		"b0 ff ff ff ff 00":                "ends in the middle",
-		"e0 01 00":                         "ends in the middle", // no constructor
-		"e0 02 01 39":                      "array of unknown format code",
-		"e0 03 02 52 01":                   "2 elements of 1 octets in 1 octets",
-		"e0 04 01 52 01 02":                "1 elements of 1 octets in 2 octets",
-		"e0 03 01 56 02":                   "boolean octet",
-		"e0 04 01 a1 00 00":                "behind the last element",
-		"e0 05 01 00 40 00 40":             "array of unknown format code 0x00", // described twice
-		"f0 00 00 00 05 ff ff ff ff 40":    "4294967295 elements without octets",
-		"f0 00 00 00 05 00 00 40 01 43":    "16385 elements without octets",
-		"f0 00 00 00 06 ff ff ff ff a1 00": "4294967295 elements in 1 octets",
+		"3f":                            "format code 0x3f",
+		"56 02":                         "boolean octet 0x02",
+		"c0 00 40":                      "no room for a count",
+		"d0 00 00 00 03 00 00 00 00":    "no room for a count",
+		"c0 02 00 40":                   "behind the last item",
+		"c0 02 02 40":                   "2 items in 1 octets",
+		"c0 03 02 52 01":                "ends in the middle",
+		"c0 02 01 52 01":                "ends in the middle", // the item runs over the list's end
+		"c1 02 01 40":                   "map of 1 items",
+		"d0 ffffffff 00 00 00 00":       "ends in the middle",
+		"d0 00 00 00 05 ffffffff 40":    "4294967295 items",
+		"b0 ffffffff 00":                "ends in the middle",
+		"e0 01 00":                      "ends in the middle", // no constructor
+		"e0 02 01 39":                   "array of unknown format code",
+		"e0 03 02 52 01":                "2 elements of 1 octets in 1 octets",
+		"e0 04 01 52 01 02":             "1 elements of 1 octets in 2 octets",
+		"e0 03 01 56 02":                "boolean octet",
+		"e0 04 01 a1 00 00":             "behind the last element",
+		"e0 05 01 00 40 00 40":          "array of unknown format code 0x00", // described twice
+		"f0 00 00 00 05 ffffffff 40":    "4294967295 elements without octets",
+		"f0 00 00 00 05 00 00 40 01 43": "16385 elements without octets",
+		"f0 00 00 00 06 ffffffff a1 00": "4294967295 elements in 1 octets",
 		"f0 00 00 00 0d 20 00 00 01 80 00 00 00 00 00 00 00 00": "elements of 8 octets", // 32 bits of count × width wrap round
 	} {
 		_, err := SkipValue(octets(t, in))
 		malformedInput(t, err, in)
-		assert.ErrorContains(t, err, why, in)
+		require.ErrorContains(t, err, why, in)
 		v, _, err := DecodeValue(octets(t, in))
 		malformedInput(t, err, in)
 		assert.Nil(t, v)
@@ -221,12 +220,12 @@ func TestSkipValue_refusesDeepNesting(t *testing.T) {
 	}
 	_, err := SkipValue(deep)
 	malformedInput(t, err)
-	assert.ErrorContains(t, err, "nested deeper than 32")
+	require.ErrorContains(t, err, "nested deeper than 32")
 
 	for _, unit := range []string{"00", "00 00", "00 53 01"} {
 		_, err = SkipValue([]byte(strings.Repeat(string(octets(t, unit)), 10_000) + "\x40\x40"))
 		malformedInput(t, err, unit)
-		assert.ErrorContains(t, err, "nested deeper than 32", unit)
+		require.ErrorContains(t, err, "nested deeper than 32", unit)
 	}
 }
 
@@ -307,7 +306,7 @@ func anyValue(r *rand.Rand, depth int) any {
 func anyArray(r *rand.Rand) Array {
 	a := Array{Elems: make([]any, 1+r.IntN(300))}
 	long := r.IntN(2) * 300
-	make := map[byte]func() any{
+	elems := map[byte]func() any{
 		fmtBool:     func() any { return r.IntN(2) == 0 },
 		fmtUint:     func() any { return r.Uint32() >> 20 },
 		fmtSmallInt: func() any { return int32(int8(r.Uint32())) },
@@ -319,7 +318,7 @@ func anyArray(r *rand.Rand) Array {
 		fmtMap32:    func() any { return Map{{"k", strings.Repeat("s", long)}} },
 		fmtUUID:     func() any { return UUID{byte(r.Uint32())} },
 	}
-	for code, f := range make {
+	for code, f := range elems {
 		a.Code = code
 		for i := range a.Elems {
 			a.Elems[i] = f()
@@ -425,7 +424,7 @@ func TestMap_get(t *testing.T) {
 		{"s", "symbol"}, {Symbol("s"), "symbol"}, {[]byte("k"), "binary"}, {"k", nil}, {uint64(1), "ulong"},
 		{int64(1), "long"}, {int32(1), nil}, {nil, "null"}, {List{1}, nil}, {Described{1, List{}}, nil}, {[]byte("x"), nil},
 	} {
-		assert.Equal(t, c.want, m.Get(c.key), fmt.Sprintf("%T %v", c.key, c.key))
+		assert.Equal(t, c.want, m.Get(c.key), "%T %v", c.key, c.key)
 	}
 	assert.Nil(t, Map(nil).Get("s"))
 }
