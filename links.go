@@ -137,13 +137,15 @@ func (cn *connection) discard(sess *session) {
 	cn.calls.Go(func() { _ = sess.end(context.Background()) })
 }
 
-// release lets go of what is left of a lost receiving link: its session, and
-// go-amqp's half of the link.
+// release lets go of what is left of a lost receiving link: go-amqp's half of
+// it, whose DETACH may still be due, and its session.
 func (c *core) release(r *receiving) {
-	c.mu.Lock()
-	conn := c.conn
-	c.mu.Unlock()
-	if conn != nil && !isClosed(conn.plane.Done()) {
-		conn.discard(r.sess)
+	conn := c.connection()
+	if conn == nil {
+		return
 	}
+	conn.calls.Go(func() {
+		_ = r.recv.Close(context.Background())
+		_ = r.sess.end(context.Background())
+	})
 }
