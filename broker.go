@@ -8,6 +8,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/amqpflow/amqpflow/internal/dataplane"
 )
 
 // Broker is this process's side of one connection to an AMQP 1.0 peer, with
@@ -263,4 +265,10 @@ func since(started time.Time) time.Duration {
 		return 0
 	}
 	return time.Since(started)
+}
+
+// hears reports whether the log or the observer wants to know of a publish's
+// outcome.
+func (c *core) hears(plane *dataplane.Receipt) bool {
+	return c.opts.Observer.Published != nil || plane.Err() != nil || c.log.Enabled(context.Background(), slog.LevelDebug)
 }

@@ -33,9 +33,12 @@ type connection struct {
 	plane   *dataplane.Conn
 	amqp    *amqp.Conn
 	dialect address.Dialect
-	opening chan struct{} // capacity 1: held while a session is begun, which the data plane allows one at a time
-	pub     *session
-	calls   sync.WaitGroup // calls into go-amqp whose caller may have left
+	risky   bool // a refused attach may end its session: see probe
+
+	sessions sessions
+	opening  chan struct{}  // capacity 1: held while a session is begun, which the data plane allows one at a time
+	pub      *session       // of the sending links
+	calls    sync.WaitGroup // calls into go-amqp whose caller may have left
 }
 
 type dialFunc func(context.Context) (net.Conn, error)
@@ -166,7 +169,9 @@ func (c *core) open(ctx context.Context, dial dialFunc) (*connection, error) {
 		}
 	}
 	conn := &connection{c: c, opening: make(chan struct{}, 1)}
-	conn.plane = dataplane.New(socket, dataplane.Options{Idle: c.opts.IdleTimeout, Raw: raw})
+	conn.plane = dataplane.New(socket, dataplane.Options{
+		Idle: c.opts.IdleTimeout, MaxSessions: c.opts.MaxSessions, Raw: raw,
+	})
 	if step, err := conn.negotiate(ctx, target, sasl); err != nil {
 		conn.plane.Abort(err)
 		return nil, failed(step, err)
@@ -239,11 +244,8 @@ func (cn *connection) negotiate(ctx context.Context, target *target, sasl amqp.S
 	if err != nil {
 		return cn.failedStep(), causeOf(ctx, cn.cause(err))
 	}
-	product, _ := cn.plane.Peer().Properties["product"].(string)
-	if cn.dialect = c.opts.Dialect; cn.dialect == DialectAuto {
-		cn.dialect = address.Detect(product, target.host)
-	}
-	if cn.pub, err = cn.begin(); err != nil {
+	cn.learn(target.host)
+	if cn.pub, err = cn.newSession(); err != nil {
 		return stepSession, causeOf(ctx, cn.cause(err))
 	}
 	if ctx.Err() != nil {
@@ -252,9 +254,27 @@ func (cn *connection) negotiate(ctx context.Context, target *target, sasl amqp.S
 	return "", nil
 }
 
+// learn takes from the peer's OPEN what it is and how many sessions there may
+// be.
+func (cn *connection) learn(host string) {
+	peer := cn.plane.Peer()
+	product, _ := peer.Properties["product"].(string)
+	version, _ := peer.Properties["version"].(string)
+	known := address.Detect(product, host)
+	if cn.dialect = cn.c.opts.Dialect; cn.dialect == DialectAuto {
+		cn.dialect = known
+	}
+	cn.risky = !address.RefusesGently(known, version)
+	limit := int(peer.ChannelMax) + 1
+	if own := cn.c.opts.MaxSessions; own > 0 {
+		limit = min(limit, own)
+	}
+	cn.sessions.init(limit)
+}
+
 // failedStep tells from how far the handshake came which step failed.
 func (cn *connection) failedStep() string {
-	if code, ok := cn.plane.SASLOutcome(); ok && code == 0 && cn.plane.Phase() >= dataplane.PhaseOpen {
+	if code, ok := cn.plane.SASLOutcome(); ok && code == 0 {
 		return stepOpen
 	}
 	return stepSASL

@@ -31,7 +31,16 @@ type Delivery struct {
 	headers []byte // the application-properties' encoded map
 	typed   any    // the *typed[T] around it
 	decoded atomic.Pointer[decodedMessage]
+	marked  atomic.Pointer[mark]
+	at      time.Duration // when it came, since the start of the process; kept for batches alone
 }
+
+// mark is an outcome chosen by Mark.
+type mark struct{ outcome error }
+
+var processStart = time.Now()
+
+func (d *Delivery) came() time.Time { return processStart.Add(d.at) }
 
 // Delivery.status.
 const (
@@ -110,6 +119,17 @@ func (d *Delivery) property(index int) string {
 	default:
 		return ""
 	}
+}
+
+// replyCorrelation is the correlation-id that a reply gets: the request's, or
+// its message-id, of the type that it has.
+func (d *Delivery) replyCorrelation() any {
+	for _, index := range []int{wire.PropCorrelationID, wire.PropMessageID} {
+		if value, ok := wire.LookupProperty(d.props, index); ok {
+			return goValue(value)
+		}
+	}
+	return nil
 }
 
 // contentType is ContentType without a copy.
@@ -224,6 +244,14 @@ func (d *Delivery) Accept(ctx context.Context) error { return d.Settle(ctx, nil)
 func (d *Delivery) Settle(_ context.Context, outcome error) error {
 	return d.from.s.settle(d, outcome)
 }
+
+// Mark chooses the outcome that the delivery gets when its handler has
+// returned, whatever the handler returns: nil, an error, or an outcome, as
+// from a handler. OnFailure is not asked. It does no I/O; the last mark counts,
+// and a settlement before the handler returns wins over it. It is meant for
+// batches, in which one return value stands for many deliveries, and means
+// nothing to a Stream.
+func (d *Delivery) Mark(outcome error) { d.marked.Store(&mark{outcome}) }
 
 // goValue decodes one encoded value into the Go type that go-amqp would give.
 func goValue(encoded []byte) any {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/Azure/go-amqp"
 
+	"github.com/amqpflow/amqpflow/internal/address"
 	"github.com/amqpflow/amqpflow/internal/dataplane"
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
@@ -16,55 +17,11 @@ import (
 // a BEGIN half done or a link name taken. Whoever cannot wait gives up by
 // itself, or aborts the connection, which frees every call.
 
-// session is one session, in go-amqp and in the data plane.
-type session struct {
-	plane *dataplane.Session
-	amqp  *amqp.Session
-}
-
-// begin begins a session, one at a time on a connection.
-//
-// Spec: 2.5.1.
-func (cn *connection) begin() (*session, error) {
-	select {
-	case cn.opening <- struct{}{}:
-		defer func() { <-cn.opening }()
-	case <-cn.plane.Done():
-		return nil, cn.plane.Err()
-	}
-	expected, err := cn.plane.ExpectSession()
-	if err != nil {
-		return nil, err
-	}
-	begun, err := cn.amqp.NewSession(context.Background(), nil)
-	if err != nil {
-		expected.Forget()
-		if lost := expected.Err(); lost != nil {
-			err = lost
-		}
-		return nil, cn.cause(err)
-	}
-	return &session{plane: expected, amqp: begun}, nil
-}
-
-// end ends the session and waits for the peer's answer.
-//
-// Spec: 2.5.6.
-func (s *session) end(ctx context.Context) error {
-	if isClosed(s.plane.Done()) {
-		return nil
-	}
-	if err := s.amqp.Close(ctx); err != nil {
-		return fmt.Errorf("end session: %w", err)
-	}
-	return nil
-}
-
 // payloadSlack is what the sections besides the body may take before a
 // delivery is dropped unread: the data plane cannot tell them apart.
 const payloadSlack = 1 << 20
 
-// receive attaches a subscription's receiving link on a session of its own.
+// receive attaches a subscription's receiving link.
 //
 // Spec: 2.6.3, 3.5.3.
 func (cn *connection) receive(s *Subscription) (*receiving, error) {
@@ -72,7 +29,7 @@ func (cn *connection) receive(s *Subscription) (*receiving, error) {
 	if err != nil {
 		return nil, err
 	}
-	sess, err := cn.begin()
+	sess, err := cn.receivingSession()
 	if err != nil {
 		return nil, fmt.Errorf("begin a session: %w", err)
 	}
@@ -99,23 +56,26 @@ func (cn *connection) receive(s *Subscription) (*receiving, error) {
 		cn.discard(sess)
 		return nil, err
 	}
-	return &receiving{s: s, name: name, sess: sess, link: link, recv: recv, swept: make(chan chan struct{})}, nil
+	return &receiving{
+		s: s, conn: cn, name: name, sess: sess, link: link, recv: recv, swept: make(chan chan struct{}),
+		lanes: make([][]*Delivery, len(s.inboxes)),
+	}, nil
 }
 
 // send attaches a sending link on the publisher's session.
 //
 // Spec: 2.6.3, 3.5.4.
-func (cn *connection) send(sess *session, node string, capability string) (*dataplane.Link, *amqp.Sender, error) {
+func (cn *connection) send(sess *session, node address.Node) (*dataplane.Link, *amqp.Sender, error) {
 	name := rand.Text()
 	link, err := sess.plane.Expect(wire.RoleSender, name, dataplane.LinkOptions{})
 	if err != nil {
 		return nil, nil, err
 	}
 	options := &amqp.SenderOptions{Name: name}
-	if capability != "" {
-		options.TargetCapabilities = []string{capability}
+	if node.Capability != "" {
+		options.TargetCapabilities = []string{node.Capability}
 	}
-	sender, err := sess.amqp.NewSender(context.Background(), node, options)
+	sender, err := sess.amqp.NewSender(context.Background(), node.Address, options)
 	if err != nil {
 		return nil, nil, cn.refused(link, err)
 	}
@@ -132,11 +92,6 @@ func (cn *connection) refused(link *dataplane.Link, err error) error {
 	return goError(lost)
 }
 
-// discard ends a session that nobody waits for.
-func (cn *connection) discard(sess *session) {
-	cn.calls.Go(func() { _ = sess.end(context.Background()) })
-}
-
 // release lets go of what is left of a lost receiving link: go-amqp's half of
 // it, whose DETACH may still be due, and its session.
 func (c *core) release(r *receiving) {
@@ -146,6 +101,6 @@ func (c *core) release(r *receiving) {
 	}
 	conn.calls.Go(func() {
 		_ = r.recv.Close(context.Background())
-		_ = r.sess.end(context.Background())
+		_ = conn.leave(context.Background(), r.sess)
 	})
 }

@@ -50,6 +50,16 @@ type Options struct {
 	//
 	// Default: 1 minute.
 	IdleTimeout time.Duration
+	// MaxSessions is how many sessions the connection may have. Where there
+	// are fewer than links need, subscriptions share them, and with them their
+	// flow-control window; with 1 everything is on one session.
+	//
+	// Default: what the peer allows.
+	MaxSessions int
+	// MaxInFlight is how many Sends to one address may be unconfirmed.
+	//
+	// Default: 256.
+	MaxInFlight int
 	// ShutdownTimeout bounds the drain of Run, and of a Shutdown that is
 	// called from a handler with a context that has no deadline.
 	//
@@ -60,6 +70,12 @@ type Options struct {
 	//
 	// Default: JSON.
 	Codecs []Codec
+	// Middleware wraps the handlers of every subscription, the first
+	// outermost.
+	Middleware []Middleware
+	// PublishMiddleware wraps every Publish, Send and reply, the first
+	// outermost.
+	PublishMiddleware []PublishMiddleware
 	// Logger gets the log: see the package documentation for its levels and
 	// attributes. slog's default logger is never touched.
 	//
@@ -75,18 +91,23 @@ const (
 	defaultCredit          = 256
 	maxCredit              = 1 << 20
 	defaultMaxMessageSize  = 64 << 20
+	defaultMaxInFlight     = 256
+	defaultBatchSize       = 100
+	defaultBatchWait       = 10 * time.Millisecond
 )
 
 // one returns the single option argument of a call, or a new zero one.
-func one[T any](what string, opts []*T) T {
+func one[T any](what string, opts []*T) T { return *pick(what, opts) }
+
+// pick is one for options that are only read: it copies nothing.
+func pick[T any](what string, opts []*T) *T {
 	switch {
 	case len(opts) > 1:
 		panic("amqpflow: " + what + ": at most one options argument")
 	case len(opts) == 1 && opts[0] != nil:
-		return *opts[0]
+		return opts[0]
 	default:
-		var zero T
-		return zero
+		return new(T)
 	}
 }
 
@@ -105,6 +126,25 @@ func (o Options) withDefaults() (Options, []error) {
 	}
 	if o.ShutdownTimeout < 0 {
 		wrong("ShutdownTimeout", fmt.Errorf("%v is negative", o.ShutdownTimeout))
+	}
+	if o.MaxSessions < 0 || o.MaxSessions > 1<<16 {
+		wrong("MaxSessions", fmt.Errorf("%d is not from 1 to %d", o.MaxSessions, 1<<16))
+	}
+	if o.MaxInFlight == 0 {
+		o.MaxInFlight = defaultMaxInFlight
+	}
+	if o.MaxInFlight < 1 {
+		wrong("MaxInFlight", fmt.Errorf("%d is negative", o.MaxInFlight))
+	}
+	for i, m := range o.Middleware {
+		if m == nil {
+			wrong("Middleware", fmt.Errorf("number %d is nil", i))
+		}
+	}
+	for i, m := range o.PublishMiddleware {
+		if m == nil {
+			wrong("PublishMiddleware", fmt.Errorf("number %d is nil", i))
+		}
 	}
 	if !o.Dialect.Valid() {
 		wrong("Dialect", errors.New("is unknown"))
@@ -138,6 +178,28 @@ type SubscribeOptions struct {
 	//
 	// Default: 256.
 	Credit int
+	// Workers is how many calls of the handler run at once, at most Credit.
+	// With more than one, deliveries are not handled in order, unless
+	// PartitionBy keeps some of them so.
+	//
+	// Default: 1.
+	Workers int
+	// PartitionBy makes Workers lanes instead: deliveries of one key are handled
+	// one at a time, in order, in the lane of that key; those with the key ""
+	// go to the lanes in turn. Lanes do not wait for each other while the
+	// window has room for their deliveries. It is called from the receive
+	// goroutine and must return soon.
+	PartitionBy func(*Delivery) string
+	// BatchSize is how many deliveries SubscribeBatch gives to one call at
+	// most; at most Credit.
+	//
+	// Default: 100, or Credit where that is less.
+	BatchSize int
+	// BatchWait is how long a batch that is not full waits, from the coming of
+	// its first delivery.
+	//
+	// Default: 10 milliseconds.
+	BatchWait time.Duration
 	// HandlerTimeout cancels the context of a handler that runs longer. It
 	// only cancels: what the handler returns is the outcome.
 	//
@@ -149,6 +211,11 @@ type SubscribeOptions struct {
 	//
 	// Default: a *DecodeError is rejected, everything else retried.
 	OnFailure func(*Delivery, error) error
+	// ReplyTo is where SubscribeReply sends its replies, whatever the reply-to
+	// of the request.
+	//
+	// Default: the request's reply-to.
+	ReplyTo Address
 	// MaxMessageSize is the largest body, in bytes, that is given to the
 	// handler. A larger one is rejected and reported as a
 	// *MessageTooLargeError. A negative value means no limit.
@@ -166,9 +233,21 @@ type SubscribeOptions struct {
 	//
 	// Default: by content type among Options.Codecs.
 	Codec Codec
+	// Middleware wraps the handler, the first outermost, inside
+	// Options.Middleware.
+	Middleware []Middleware
 }
 
-func (o SubscribeOptions) withDefaults() (SubscribeOptions, []error) {
+// kind is the kind of a subscription's handler.
+type kind uint8
+
+const (
+	single kind = iota
+	batch
+	stream
+)
+
+func (o SubscribeOptions) withDefaults(k kind) (SubscribeOptions, []error) {
 	var bad []error
 	wrong := func(field string, err error) {
 		bad = append(bad, &OptionError{Field: "SubscribeOptions." + field, Err: err})
@@ -178,6 +257,37 @@ func (o SubscribeOptions) withDefaults() (SubscribeOptions, []error) {
 	}
 	if o.Credit < 1 || o.Credit > maxCredit {
 		wrong("Credit", fmt.Errorf("%d is not from 1 to %d", o.Credit, maxCredit))
+	}
+	if o.Workers == 0 {
+		o.Workers = 1
+	}
+	if o.Workers < 1 || o.Workers > o.Credit {
+		wrong("Workers", fmt.Errorf("%d is not from 1 to the credit, %d", o.Workers, o.Credit))
+	}
+	if o.BatchSize == 0 {
+		o.BatchSize = min(defaultBatchSize, o.Credit)
+	}
+	if o.BatchSize < 1 || o.BatchSize > o.Credit {
+		wrong("BatchSize", fmt.Errorf("%d is not from 1 to the credit, %d", o.BatchSize, o.Credit))
+	}
+	if o.BatchWait == 0 {
+		o.BatchWait = defaultBatchWait
+	}
+	if o.BatchWait < 0 {
+		wrong("BatchWait", fmt.Errorf("%v is negative", o.BatchWait))
+	}
+	if k == batch && o.PartitionBy != nil {
+		wrong("PartitionBy", errors.New("goes with single deliveries, not with a batch"))
+	}
+	if o.ReplyTo != "" {
+		if _, err := o.ReplyTo.parse(); err != nil {
+			wrong("ReplyTo", err)
+		}
+	}
+	for i, m := range o.Middleware {
+		if m == nil {
+			wrong("Middleware", fmt.Errorf("number %d is nil", i))
+		}
 	}
 	if o.HandlerTimeout < 0 {
 		wrong("HandlerTimeout", fmt.Errorf("%v is negative", o.HandlerTimeout))

@@ -5,36 +5,53 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/Azure/go-amqp"
 
 	"github.com/amqpflow/amqpflow/internal/dataplane"
-	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
 // Publisher sends messages over its Broker's connection. It is safe for
 // concurrent use, and can be kept from before Connect to after Shutdown.
 type Publisher struct {
-	c *core
+	c     *core
+	chain PublishFunc // middleware around send; nil without any
+
+	links     linkCache
+	unsettled epochs
 
 	mu       sync.Mutex
-	links    map[Address]*sending
-	sess     *session       // of the sending links; replaced when it was lost
-	active   sync.WaitGroup // publishes under way
-	refusing bool           // no publish begins any more
-	closed   bool           // nor one from a handler
+	active   sync.WaitGroup // publishes whose outcome is not known
+	refusing bool           // no publish begins any more, but a handler's
+	closed   bool           // nor a handler's
 }
+
+// PublishFunc sends a message, or is the middleware around that. For a Publish
+// and a reply it returns when the outcome is known, with the error that they
+// return; for a Send when the message is queued.
+type PublishFunc func(ctx context.Context, addr Address, m *amqp.Message) error
+
+// PublishMiddleware wraps every Publish, Send and reply. It is applied once,
+// by New. It gets the whole encoded message, may change it, and must pass on a
+// context that comes from the one it got.
+type PublishMiddleware func(next PublishFunc) PublishFunc
 
 func newPublisher(c *core) *Publisher {
-	return &Publisher{c: c, links: make(map[Address]*sending)}
+	p := &Publisher{c: c}
+	p.links.init(p)
+	p.unsettled.init()
+	if len(c.opts.PublishMiddleware) == 0 || c.invalid != nil {
+		return p
+	}
+	p.chain = p.innermost
+	for _, m := range slices.Backward(c.opts.PublishMiddleware) {
+		p.chain = m(p.chain)
+	}
+	return p
 }
-
-// buffers holds what messages are encoded into. Large ones are not kept.
-var buffers = sync.Pool{New: func() any { return new([]byte) }}
-
-const maxPooledBuffer = 64 << 10
 
 // Publish sends v to addr and waits until the peer has accepted it.
 //
@@ -46,9 +63,9 @@ const maxPooledBuffer = 64 << 10
 // header section: durable, priority 4.
 //
 // Publishes to one address leave one at a time, in the order of the calls, a
-// round trip each; two addresses do not wait for each other. The first publish
-// to an address attaches its link. Publish keeps nothing of v or opts, and may
-// be called from a handler.
+// round trip each, behind the Sends before them; two addresses do not wait for
+// each other. The first publish to an address attaches its link. Publish keeps
+// nothing of v or opts, and may be called from a handler.
 //
 // The answer is one of three, never mixed up:
 //   - nil: the peer accepted the message;
@@ -63,24 +80,104 @@ const maxPooledBuffer = 64 << 10
 //
 // Spec: 2.6.12 (transferring a message), 2.7.5 (transfer), 3.4 (outcomes).
 func (p *Publisher) Publish(ctx context.Context, addr Address, v any, opts ...*PublishOptions) error {
-	o := one("Publish", opts)
-	if p.c == nil {
-		return errNilPublisher
-	}
-	started := p.c.clock()
 	conn, err := p.enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer p.active.Done()
-	outcome, err := p.publish(ctx, conn, addr, v, &o)
-	p.report(addr, outcome, started, err)
+	call := publishing{conn: conn, started: p.c.clock()}
+	buf := buffers.Get().(*[]byte)
+	call.buf = *buf
+	err = p.pass(ctx, &call, addr, v, pick("Publish", opts))
+	if call.buf != nil && cap(call.buf) <= maxPooledBuffer {
+		*buf = call.buf
+		buffers.Put(buf)
+	}
+	p.report(addr, call.outcome, call.started, err)
 	return err
 }
+
+// Send queues v for addr and returns a Receipt for its outcome, without
+// waiting for it: up to Options.MaxInFlight messages to one address are under
+// way at once. They leave in the order of the calls, Publishes among them; a
+// Send waits for a Publish before it, and for a free place, within ctx.
+//
+// v, opts and the errors are those of Publish. An error means that the message
+// was not sent, unless it is ErrUncertain, when ctx ended, or the link was
+// lost, while a message of several frames was under way: then the Receipt is
+// returned beside it.
+//
+// Spec: 2.6.12.
+func (p *Publisher) Send(ctx context.Context, addr Address, v any, opts ...*PublishOptions) (*Receipt, error) {
+	conn, err := p.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer p.active.Done()
+	call := publishing{conn: conn, started: p.c.clock(), receipt: &Receipt{p: p, addr: addr}}
+	call.receipt.started = call.started
+	buf := buffers.Get().(*[]byte)
+	call.buf = *buf
+	err = p.pass(ctx, &call, addr, v, pick("Send", opts))
+	if call.buf != nil && cap(call.buf) <= maxPooledBuffer {
+		*buf = call.buf
+		buffers.Put(buf)
+	}
+	if call.receipt.plane == nil {
+		p.report(addr, OutcomeNone, call.started, err)
+		return nil, err
+	}
+	return call.receipt, err
+}
+
+// reply sends a handler's reply and waits for its outcome. Many replies to one
+// address may be under way; the worker's buffer is used again for the next
+// unless the data plane has kept it.
+func (p *Publisher) reply(ctx context.Context, d *Delivery, to Address, v any) error {
+	conn, err := p.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.active.Done()
+	call := publishing{conn: conn, started: p.c.clock(), receipt: &Receipt{p: p, addr: to}, reply: true}
+	call.receipt.started = call.started
+	w := p.c.worker(ctx)
+	if w != nil {
+		call.buf, w.reply = w.reply, nil
+	}
+	err = p.pass(ctx, &call, to, v, &PublishOptions{CorrelationID: d.replyCorrelation()})
+	if w != nil && cap(call.buf) <= maxPooledBuffer {
+		w.reply = call.buf
+	}
+	if call.receipt.plane == nil {
+		p.report(to, OutcomeNone, call.started, err)
+	}
+	return err
+}
+
+// publishing is one Publish, Send or reply under way.
+type publishing struct {
+	conn    *connection
+	started time.Time
+	buf     []byte   // the message is encoded into it; nil once the data plane keeps it
+	receipt *Receipt // of a Send or a reply; nil for a Publish
+	reply   bool
+	outcome Outcome // of a Publish
+}
+
+type publishingKey struct{}
+
+// buffers holds what messages are encoded into. Large ones are not kept.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+const maxPooledBuffer = 64 << 10
 
 // enter counts a publish in. Once the broker shuts down only those from its
 // own handlers are let in, so that a handler which publishes can finish.
 func (p *Publisher) enter(ctx context.Context) (*connection, error) {
+	if p.c == nil {
+		return nil, errNilPublisher
+	}
 	conn := p.c.connection()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,40 +188,78 @@ func (p *Publisher) enter(ctx context.Context) (*connection, error) {
 	return conn, nil
 }
 
-func (p *Publisher) publish(ctx context.Context, conn *connection, addr Address, v any, o *PublishOptions) (Outcome, error) {
+// pass encodes v and takes it through the middleware, if any, to send.
+func (p *Publisher) pass(ctx context.Context, call *publishing, addr Address, v any, o *PublishOptions) error {
+	payload, err := p.encode(call.buf[:0], addr, v, o, call.conn.dialect)
+	if err != nil {
+		return err
+	}
+	if p.chain == nil {
+		return p.send(ctx, call, addr, payload)
+	}
+	var m amqp.Message
+	if err := m.UnmarshalBinary(payload); err != nil {
+		return &EncodeError{Address: addr, Err: err}
+	}
+	return p.chain(context.WithValue(ctx, publishingKey{}, call), addr, &m)
+}
+
+// innermost is what the middleware is around.
+func (p *Publisher) innermost(ctx context.Context, addr Address, m *amqp.Message) error {
+	call, _ := ctx.Value(publishingKey{}).(*publishing)
+	if call == nil {
+		return &PublishError{Address: addr, Err: fmt.Errorf("%w: the middleware's context does not come from the one it got", ErrNotSent)}
+	}
+	payload, err := encodeAMQP(call.buf[:0], addr, m, &PublishOptions{}, "")
+	if err != nil {
+		return err
+	}
+	return p.send(ctx, call, addr, payload)
+}
+
+// send puts an encoded message on its address's link.
+func (p *Publisher) send(ctx context.Context, call *publishing, addr Address, payload []byte) error {
+	call.buf = payload
 	node, err := addr.parse()
 	if err != nil {
-		return OutcomeNone, fmt.Errorf("amqpflow: publish to %q: %w", addr, err)
+		return fmt.Errorf("amqpflow: publish to %q: %w", addr, err)
 	}
-	target, err := node.Target(conn.dialect)
+	target, err := node.Target(call.conn.dialect)
 	if err != nil {
-		return OutcomeNone, fmt.Errorf("amqpflow: publish to %q: %w", addr, err)
+		return fmt.Errorf("amqpflow: publish to %q: %w", addr, err)
 	}
-	buf := buffers.Get().(*[]byte)
-	payload, err := p.encode((*buf)[:0], addr, v, o, conn.dialect)
-	if err != nil {
-		buffers.Put(buf)
-		return OutcomeNone, err
+	link := p.links.get(call.conn, addr, target)
+	defer p.links.put(link)
+	if call.receipt == nil {
+		call.outcome, err = link.publish(ctx, call, payload)
+		return err
 	}
-	link := p.link(conn, addr, target)
-	receipt, err := link.send(ctx, payload)
-	if receipt == nil || err == nil { // else the data plane still has the payload
-		if cap(payload) <= maxPooledBuffer {
-			*buf = payload
-			buffers.Put(buf)
-		}
+	if err := link.pipeline(ctx, call, payload); err != nil || !call.reply {
+		return err
 	}
-	if receipt != nil {
-		defer link.settled(receipt)
+	return call.receipt.Wait(ctx)
+}
+
+// Flush waits until the outcome of every Send that has returned is known, or
+// ctx ends, whose error it returns then. It reports no outcome: Receipts do.
+func (p *Publisher) Flush(ctx context.Context) error {
+	if p.c == nil {
+		return errNilPublisher
 	}
-	if err != nil {
-		return OutcomeNone, p.unsent(addr, err)
+	return p.unsettled.wait(ctx)
+}
+
+func (p *Publisher) report(addr Address, outcome Outcome, started time.Time, err error) {
+	if err != nil && errors.Is(err, ErrUncertain) {
+		p.c.log.Warn("publish uncertain", logAddress, string(addr), logError, err)
+	} else if p.c.log.Enabled(context.Background(), slog.LevelDebug) {
+		p.c.log.Debug("published", logAddress, string(addr), logOutcome, outcome.String(), logError, err)
 	}
-	return p.await(ctx, addr, receipt)
+	p.c.observe.published(addr, outcome, since(started), err)
 }
 
 // unsent is the error of a message that was not queued, or not to its end.
-func (p *Publisher) unsent(addr Address, err error) error {
+func unsent(addr Address, err error) error {
 	if errors.Is(err, ErrUncertain) {
 		return fmt.Errorf("amqpflow: publish to %q: %w", addr, goError(err))
 	}
@@ -139,57 +274,28 @@ func (p *Publisher) unsent(addr Address, err error) error {
 	return failed
 }
 
-// await waits for the peer's disposition.
-func (p *Publisher) await(ctx context.Context, addr Address, receipt *dataplane.Receipt) (Outcome, error) {
+// refuse lets no publish begin but those of handlers.
+func (p *Publisher) refuse() {
+	p.mu.Lock()
+	p.refusing = true
+	p.mu.Unlock()
+}
+
+// close waits for the publishes under way and closes the sending links.
+func (p *Publisher) close(ctx context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	idle := make(chan struct{})
+	p.c.enders.Go(func() {
+		p.active.Wait()
+		close(idle)
+	})
+	var waited error
 	select {
-	case <-receipt.Done():
-	default:
-		select {
-		case <-receipt.Done():
-		case <-ctx.Done():
-			return OutcomeNone, fmt.Errorf("amqpflow: publish to %q: %w: %w", addr, ErrUncertain, ctx.Err())
-		}
+	case <-idle:
+	case <-ctx.Done():
+		waited = fmt.Errorf("amqpflow: publishes under way: %w", ctx.Err())
 	}
-	if err := receipt.Err(); err != nil {
-		return OutcomeNone, fmt.Errorf("amqpflow: publish to %q: %w", addr, goError(err))
-	}
-	state := receipt.Outcome()
-	switch state.Kind {
-	case wire.StateAccepted:
-		return Accepted, nil
-	case wire.StateReleased:
-		return Released, &PublishError{Address: addr, Outcome: Released}
-	case wire.StateModified:
-		return Modified, &PublishError{Address: addr, Outcome: Modified, Info: modifiedInfo(&state)}
-	case wire.StateRejected:
-		refused := &PublishError{Address: addr, Outcome: Rejected}
-		if state.Error != nil {
-			remote := amqpError(state.Error)
-			refused.Condition, refused.Description, refused.Info = remote.Condition, remote.Description, remote.Info
-		}
-		return Rejected, refused
-	default:
-		return OutcomeNone, fmt.Errorf("amqpflow: publish to %q: %w: unknown outcome", addr, ErrUncertain)
-	}
-}
-
-// modifiedInfo gives the fields of a modified outcome by the standard's names.
-func modifiedInfo(state *wire.State) map[string]any {
-	info := map[string]any{
-		"delivery-failed":    state.DeliveryFailed,
-		"undeliverable-here": state.UndeliverableHere,
-	}
-	if len(state.Annotations) > 0 {
-		info["message-annotations"] = toGoMap(state.Annotations)
-	}
-	return info
-}
-
-func (p *Publisher) report(addr Address, outcome Outcome, started time.Time, err error) {
-	if err != nil && errors.Is(err, ErrUncertain) {
-		p.c.log.Warn("publish uncertain", logAddress, string(addr), logError, err)
-	} else if p.c.log.Enabled(context.Background(), slog.LevelDebug) {
-		p.c.log.Debug("published", logAddress, string(addr), logOutcome, outcome.String(), logError, err)
-	}
-	p.c.observe.published(addr, outcome, since(started), err)
+	return first(waited, each(p.links.empty(), func(s *sending) error { return s.close(ctx) }))
 }

@@ -3,6 +3,9 @@ package amqpflow
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"runtime/debug"
+	"time"
 
 	"github.com/Azure/go-amqp"
 
@@ -15,12 +18,13 @@ import (
 // never settle on a later link.
 type receiving struct {
 	s     *Subscription
+	conn  *connection
 	name  string
 	sess  *session
 	link  *dataplane.Link
 	recv  *amqp.Receiver
 	swept chan chan struct{} // sweep sends, run receives and closes what it got
-	batch []*Delivery        // run's alone
+	lanes [][]*Delivery      // run's alone: what one turn brings to each inbox
 }
 
 // receiveBatch is how many deliveries one turn takes from the link.
@@ -66,14 +70,41 @@ func (r *receiving) take(buf []dataplane.Delivery) {
 		r.s.received.Add(uint64(n))
 		for i := range buf[:n] {
 			if d := r.read(&buf[i]); d != nil {
-				r.batch = append(r.batch, d)
+				lane := r.s.lane(d)
+				r.lanes[lane] = append(r.lanes[lane], d)
 			}
 		}
 		clear(buf[:n])
-		r.s.inbox.push(r.batch)
-		clear(r.batch)
-		r.batch = r.batch[:0]
+		for i, ds := range r.lanes {
+			r.s.inboxes[i].push(ds)
+			clear(ds)
+			r.lanes[i] = ds[:0]
+		}
 	}
+}
+
+// lane returns the index of a delivery's inbox.
+func (s *Subscription) lane(d *Delivery) int {
+	if len(s.inboxes) == 1 {
+		return 0
+	}
+	if key := s.partition(d); key != "" {
+		return int(maphash.String(laneSeed, key) % uint64(len(s.inboxes)))
+	}
+	s.turn = (s.turn + 1) % len(s.inboxes)
+	return s.turn
+}
+
+var laneSeed = maphash.MakeSeed()
+
+// partition asks for a delivery's key; a panic leaves it without one.
+func (s *Subscription) partition(d *Delivery) (key string) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.c.log.Error("PartitionBy panicked", logAddress, string(s.addr), logError, fmt.Sprint(v), "stack", string(debug.Stack()))
+		}
+	}()
+	return s.opts.PartitionBy(d)
 }
 
 // read finds the sections of a delivery. One that no handler may see is
@@ -103,6 +134,9 @@ func (r *receiving) read(in *dataplane.Delivery) *Delivery {
 	d.count = sections.Header.DeliveryCount
 	d.payload, d.data = in.Payload, data
 	d.props, d.headers = sections.Properties, sections.ApplicationProperties
+	if r.s.prepare != nil {
+		d.at = time.Since(processStart)
+	}
 	return d
 }
 
@@ -172,11 +206,21 @@ func (r *receiving) takenBack() {
 			return
 		}
 		for _, id := range ids[:n] {
-			if d := r.s.inbox.remove(r, id); d != nil {
-				r.s.giveUp(d)
-				continue
-			}
-			r.s.worker.takenBack(r, id)
+			r.s.takenBack(r, id)
+		}
+	}
+}
+
+func (s *Subscription) takenBack(r *receiving, id uint32) {
+	for _, in := range s.inboxes {
+		if d := in.remove(r, id); d != nil {
+			s.giveUp(d)
+			return
+		}
+	}
+	for _, w := range s.workers {
+		if w.takenBack(r, id) {
+			return
 		}
 	}
 }
@@ -202,21 +246,19 @@ func (s *Subscription) linkLost(r *receiving, cause error) {
 	if errors.Is(cause, ErrLinkLost) {
 		lost = cause
 	}
-	s.worker.cancel(r, lost)
-	s.inbox.purge(r)
+	for _, w := range s.workers {
+		w.cancel(r, lost)
+	}
+	if !closing || s.reader == nil { // a Stream that is shut down still yields what it holds
+		for _, in := range s.inboxes {
+			in.purge(r)
+		}
+	}
+	s.reader.settled()
 	if closing {
 		return
 	}
 	s.c.log.Warn("link lost", logAddress, string(s.addr), logLink, r.name, logError, cause)
 	s.c.release(r)
 	s.end(lost)
-}
-
-func (s *Subscription) lostSettlement(outcome Outcome, err error) {
-	var lost *SettleError
-	if !errors.As(err, &lost) {
-		lost = &SettleError{Address: s.addr, Outcome: outcome, Err: err}
-	}
-	s.c.log.Error("settlement lost", logAddress, string(s.addr), logOutcome, lost.Outcome.String(), logError, lost.Err)
-	s.c.observe.error(lost)
 }

@@ -3,6 +3,8 @@ package amqpflow
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/Azure/go-amqp"
 
@@ -12,30 +14,43 @@ import (
 
 // sending is the sending link of one address. One that is lost is replaced by
 // the next publish.
+//
+// Publishes and Sends to the address form one queue: who is first has the turn
+// until its message is queued, and a Publish until it is settled.
 type sending struct {
-	p        *Publisher
-	addr     Address
-	conn     *connection
-	turn     chan struct{} // capacity 1: held by the publish whose message is not settled
+	p    *Publisher
+	addr Address
+	conn *connection
+	turn chan struct{} // capacity 1: held by the first of the queue
+
 	answered chan struct{} // closed by attach, when the three below are set
 	link     *dataplane.Link
 	amqp     *amqp.Sender
 	err      error // why the attach failed
+
+	// The link cache's lock guards these.
+	users int // publishes that have it
+	used  time.Time
+
+	freed    chan struct{} // capacity 1; resolved sends, whoever has the turn receives
+	reported chan struct{} // capacity 1; resolved sends, watch receives
+
+	mu       sync.Mutex
+	inFlight int      // Sends and replies without an outcome
+	reports  []report // outcomes that somebody wants to hear of
 }
 
-// link returns the address's link; the first call attaches it. The attach does
-// not end with anybody's context: who cannot wait for it leaves, and the next
-// publish finds it done.
-func (p *Publisher) link(conn *connection, addr Address, node address.Node) *sending {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if s := p.links[addr]; s != nil && s.usable(conn) {
-		return s
+// report is an outcome to tell of.
+type report struct {
+	*Receipt
+	plane *dataplane.Receipt
+}
+
+func newSending(p *Publisher, conn *connection, addr Address) *sending {
+	return &sending{
+		p: p, addr: addr, conn: conn, turn: make(chan struct{}, 1), answered: make(chan struct{}),
+		freed: make(chan struct{}, 1), reported: make(chan struct{}, 1),
 	}
-	s := &sending{p: p, addr: addr, conn: conn, turn: make(chan struct{}, 1), answered: make(chan struct{})}
-	p.links[addr] = s
-	conn.calls.Go(func() { s.attach(node) })
-	return s
 }
 
 // usable reports whether a publish may still go over the link, as far as is
@@ -51,12 +66,22 @@ func (s *sending) usable(conn *connection) bool {
 	}
 }
 
-// attach makes the link, on a new session if the publisher's was lost.
-func (s *sending) attach(node address.Node) {
+// attach makes the link, on a new session if the publisher's was lost. evicted
+// is the link whose place it takes, if any.
+//
+// The attach does not end with anybody's context: who cannot wait for it
+// leaves, and the next publish finds it done.
+func (s *sending) attach(node address.Node, evicted *sending) {
 	defer close(s.answered)
-	sess, err := s.p.session(s.conn)
+	if evicted != nil {
+		_ = evicted.close(context.Background())
+	}
+	sess, err := s.p.links.session(s.conn)
 	if err == nil {
-		s.link, s.amqp, err = s.conn.send(sess, node.Address, node.Capability)
+		err = s.p.links.probe(s.conn, s.addr, node)
+	}
+	if err == nil {
+		s.link, s.amqp, err = s.conn.send(sess, node)
 	}
 	if err != nil {
 		s.err = &AttachError{Address: s.addr, Err: err}
@@ -67,96 +92,164 @@ func (s *sending) attach(node address.Node) {
 	s.conn.calls.Go(s.watch)
 }
 
-// watch notices the loss of the link. What was outstanding on it is uncertain;
-// the next publish attaches anew.
+// watch tells of outcomes that no caller waits for, and notices the loss of
+// the link. What was outstanding on it is uncertain; the next publish attaches
+// anew. Recovery begins here.
 //
-// Started by attach; ends with the link; waited for by the connection's wait
-// group.
+// Started by attach; ends with the link, when every outcome is known; waited
+// for by the connection's wait group.
 func (s *sending) watch() {
-	<-s.link.Done()
-	p := s.p
-	p.mu.Lock()
-	closed := p.closed
-	if p.links[s.addr] == s {
-		delete(p.links, s.addr)
-	}
-	p.mu.Unlock()
-	if !closed {
-		p.c.log.Warn("link lost", logAddress, string(s.addr), logLink, "sender", logError, s.link.Err())
+	lost := s.link.Done()
+	for {
+		select {
+		case <-s.reported:
+		case <-lost:
+			lost = nil
+			if s.p.links.forget(s) {
+				s.p.c.log.Warn("link lost", logAddress, string(s.addr), logLink, "sender", logError, s.link.Err())
+			}
+		}
+		s.mu.Lock()
+		reports, left := s.reports, s.inFlight
+		s.reports = nil
+		s.mu.Unlock()
+		for _, r := range reports {
+			outcome, err := outcomeOf(s.addr, r.plane)
+			s.p.report(s.addr, outcome, r.started, err)
+		}
+		if lost == nil && left == 0 {
+			return
+		}
 	}
 }
 
-// session returns the session of the sending links. Attaches of several
-// addresses may race for a new one, so the connection begins it under its own
-// turn.
-func (p *Publisher) session(conn *connection) (*session, error) {
-	p.mu.Lock()
-	sess := p.sess
-	p.mu.Unlock()
-	if sess == nil {
-		sess = conn.pub
+// resolved counts a Send or a reply out.
+func (s *sending) resolved(r *Receipt, plane *dataplane.Receipt) {
+	heard := s.p.c.hears(plane)
+	s.mu.Lock()
+	s.inFlight--
+	if heard {
+		s.reports = append(s.reports, report{r, plane})
 	}
-	if !isClosed(sess.plane.Done()) {
-		return sess, nil
+	last := s.inFlight == 0
+	s.mu.Unlock()
+	signal(s.freed)
+	if heard || last {
+		signal(s.reported)
 	}
-	p.c.log.Warn("session lost", logError, sess.plane.Err())
-	fresh, err := conn.begin()
-	if err != nil {
-		return nil, fmt.Errorf("begin a session: %w", err)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.sess != nil && p.sess != sess { // another attach was faster
-		conn.discard(fresh)
-		return p.sess, nil
-	}
-	p.sess = fresh
-	return fresh, nil
 }
 
-// send queues a message once those that came before it are settled. With a
-// receipt the caller has the link's turn until it calls settled; with an error
-// beside it the message is under way, and the data plane keeps payload.
-func (s *sending) send(ctx context.Context, payload []byte) (*dataplane.Receipt, error) {
+func signal(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// take waits for the turn, for the attach, and until at most inFlight messages
+// are under way. It gives the turn back where it fails.
+func (s *sending) take(ctx context.Context, inFlight int) error {
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
-	receipt, err := s.transfer(ctx, payload)
-	if receipt == nil {
+	err := s.ready(ctx, inFlight)
+	if err != nil {
 		<-s.turn
 	}
-	return receipt, err
+	return err
 }
 
-func (s *sending) transfer(ctx context.Context, payload []byte) (*dataplane.Receipt, error) {
+func (s *sending) ready(ctx context.Context, inFlight int) error {
 	select {
 	case <-s.answered:
 	case <-ctx.Done():
 	}
 	switch {
 	case ctx.Err() != nil:
-		return nil, ctx.Err()
+		return ctx.Err()
 	case s.err != nil:
-		return nil, s.err
+		return s.err
 	}
-	receipt, err := s.link.Send(ctx, payload, dataplane.SendOptions{})
-	return receipt, goError(err)
+	for {
+		s.mu.Lock()
+		free := s.inFlight <= inFlight
+		s.mu.Unlock()
+		if free {
+			return nil
+		}
+		select {
+		case <-s.freed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
-// settled gives the turn to the next publish. Where the wait for the
-// disposition was given up, the turn goes on once it has come, or the link has
-// gone.
-func (s *sending) settled(receipt *dataplane.Receipt) {
-	if isClosed(receipt.Done()) {
+// publish sends a message once those before it are settled, and has the turn
+// until it is settled itself.
+func (s *sending) publish(ctx context.Context, call *publishing, payload []byte) (Outcome, error) {
+	if err := s.take(ctx, 0); err != nil {
+		return OutcomeNone, unsent(s.addr, err)
+	}
+	plane, err := s.link.Send(ctx, payload, dataplane.SendOptions{})
+	if plane == nil {
+		<-s.turn
+		return OutcomeNone, unsent(s.addr, goError(err))
+	}
+	defer s.settled(plane)
+	if err != nil {
+		call.buf = nil
+		return OutcomeNone, unsent(s.addr, err)
+	}
+	if err := await(ctx, s.addr, plane); err != nil {
+		return OutcomeNone, err
+	}
+	return outcomeOf(s.addr, plane)
+}
+
+// settled gives the turn to the next. Where the wait for the disposition was
+// given up, the turn goes on once it has come, or the link has gone.
+func (s *sending) settled(plane *dataplane.Receipt) {
+	done := plane.Done()
+	if isClosed(done) {
 		<-s.turn
 		return
 	}
 	s.conn.calls.Go(func() {
-		<-receipt.Done()
+		<-done
 		<-s.turn
 	})
+}
+
+// pipeline queues the message of a Send or a reply, and gives the turn on.
+func (s *sending) pipeline(ctx context.Context, call *publishing, payload []byte) error {
+	if err := s.take(ctx, s.p.c.opts.MaxInFlight-1); err != nil {
+		return unsent(s.addr, err)
+	}
+	defer func() { <-s.turn }()
+	r := call.receipt
+	r.link, r.epoch = s, s.p.unsettled.begin()
+	s.p.active.Add(1)
+	s.mu.Lock()
+	s.inFlight++
+	s.mu.Unlock()
+	plane, err := s.link.Send(ctx, payload, dataplane.SendOptions{Owner: r})
+	if plane == nil {
+		s.mu.Lock()
+		s.inFlight--
+		s.mu.Unlock()
+		s.p.unsettled.resolved(r.epoch)
+		s.p.active.Done()
+		return unsent(s.addr, goError(err))
+	}
+	r.plane = plane
+	if err != nil {
+		call.buf = nil
+		return unsent(s.addr, err)
+	}
+	return nil
 }
 
 // close closes the link and waits for the peer's answer.

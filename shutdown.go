@@ -157,8 +157,8 @@ func (c *core) shutdown(ctx context.Context, conn *connection, subs []*Subscript
 	late, cancel := withGrace(ctx)
 	defer cancel()
 	detach := each(subs, func(s *Subscription) error { return s.detach(late) })
-	senders := c.pub.closeLinks(late)
-	session := c.pub.endSession(late, conn)
+	senders := c.pub.close(late)
+	session := c.pub.links.endSession(late, conn)
 	closed := conn.close(late)
 	err := first(settle, detach, senders, session, closed)
 	c.awaitGoroutines(late, conn)
@@ -230,7 +230,9 @@ func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
 	r, ended := s.link, s.state == Ended
 	s.mu.Unlock()
 	s.stopping.Store(true)
-	s.inbox.close()
+	if s.reader == nil {
+		s.closeInboxes()
+	}
 	if r == nil {
 		return nil
 	}
@@ -239,6 +241,10 @@ func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
 	}
 	s.setState(Draining, nil)
 	drained := s.drain(ctx, r)
+	if s.reader != nil {
+		s.closeInboxes()
+		return first(s.reader.quiet(ctx, r), drained)
+	}
 	released := s.releaseHeld()
 	finished := s.awaitHandlers(ctx, caller)
 	return first(finished, released, s.releaseHeld(), drained)
@@ -259,35 +265,38 @@ func (s *Subscription) drain(ctx context.Context, r *receiving) error {
 	return nil
 }
 
-// releaseHeld gives back what no handler has begun, oldest first.
+// releaseHeld gives back what no handler has begun, oldest first, lane by lane.
 func (s *Subscription) releaseHeld() error {
 	var failed error
-	for {
-		d, _ := s.inbox.pop()
-		if d == nil {
-			return failed
-		}
-		if d.settled {
-			continue // at most once: there is nobody to give it back to
-		}
-		if err := s.settleAs(d, stateReleased, Released); err != nil && failed == nil {
-			failed = err
+	for _, in := range s.inboxes {
+		for ds, _ := in.take(nil, maxCredit); len(ds) > 0; ds, _ = in.take(nil, maxCredit) {
+			for _, d := range ds {
+				if d.settled {
+					continue // at most once: there is nobody to give it back to
+				}
+				if err := s.settleAs(d, stateReleased, Released); err != nil && failed == nil {
+					failed = err
+				}
+			}
 		}
 	}
+	return failed
 }
 
-// awaitHandlers waits for the running handler until ctx ends, then ends the
-// handler's context.
+// awaitHandlers waits for the running handlers until ctx ends, then ends their
+// contexts.
 func (s *Subscription) awaitHandlers(ctx context.Context, caller *worker) error {
-	if s.worker == caller {
+	return each(s.workers, func(w *worker) error {
+		if w == caller {
+			return nil
+		}
+		if err := w.settled(ctx); err != nil {
+			w.abandon(ErrShutdown)
+			s.c.log.Warn("handler did not return", logAddress, string(s.addr))
+			return fmt.Errorf("amqpflow: stop %q: a handler did not return: %w", s.addr, err)
+		}
 		return nil
-	}
-	if err := s.worker.settled(ctx); err != nil {
-		s.worker.abandon(ErrShutdown)
-		s.c.log.Warn("handler did not return", logAddress, string(s.addr))
-		return fmt.Errorf("amqpflow: stop %q: a handler did not return: %w", s.addr, err)
-	}
-	return nil
+	})
 }
 
 // detach closes the link and ends its session.
@@ -302,47 +311,7 @@ func (s *Subscription) detach(ctx context.Context) error {
 			link = fmt.Errorf("amqpflow: detach %q: %w", s.addr, err)
 		}
 	}
-	return first(link, r.sess.end(ctx))
-}
-
-// refuse lets no publish begin but those of handlers.
-func (p *Publisher) refuse() {
-	p.mu.Lock()
-	p.refusing = true
-	p.mu.Unlock()
-}
-
-// closeLinks waits for the publishes under way and closes the sending links.
-func (p *Publisher) closeLinks(ctx context.Context) error {
-	p.mu.Lock()
-	p.closed = true
-	links := make([]*sending, 0, len(p.links))
-	for _, s := range p.links {
-		links = append(links, s)
-	}
-	p.mu.Unlock()
-	idle := make(chan struct{})
-	p.c.wg.Go(func() {
-		p.active.Wait()
-		close(idle)
-	})
-	var waited error
-	select {
-	case <-idle:
-	case <-ctx.Done():
-		waited = fmt.Errorf("amqpflow: publishes under way: %w", ctx.Err())
-	}
-	return first(waited, each(links, func(s *sending) error { return s.close(ctx) }))
-}
-
-func (p *Publisher) endSession(ctx context.Context, conn *connection) error {
-	p.mu.Lock()
-	sess := p.sess
-	p.mu.Unlock()
-	if sess == nil {
-		sess = conn.pub
-	}
-	return sess.end(ctx)
+	return first(link, r.conn.leave(ctx, r.sess))
 }
 
 // close closes the connection and waits for the peer's answer within ctx; a

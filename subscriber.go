@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/amqpflow/amqpflow/internal/address"
-	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
 // State is where a subscription is in its life.
@@ -41,7 +40,7 @@ func (s State) String() string {
 type Stats struct {
 	Credit   int    // deliveries that the peer may still send
 	Held     int    // received, and not yet given to a handler
-	Running  int    // handlers that run
+	Running  int    // given to a handler that has not returned
 	Received uint64 // deliveries that came, unreadable ones included
 	// How they were settled, by outcome.
 	Accepted, Rejected, Released, Modified uint64
@@ -56,12 +55,16 @@ type Subscription struct {
 	opts        SubscribeOptions
 	codecs      codecs
 	newDelivery func() *Delivery
-	handle      func(context.Context, *Delivery) error
+	prepare     func(*Delivery) error // decodes a batch's deliveries; nil for the others
+	handle      CallFunc              // middleware and handler; nil for a Stream
+	reader      *reader               // of a Stream
 
-	inbox    inbox
-	worker   *worker
-	workers  sync.WaitGroup // the dispatch loop; waited for by stop
-	stopping atomic.Bool    // no delivery begins any more
+	inboxes   []*inbox // one, or one a lane
+	turn      int      // the receive goroutine's alone: the lane of the next delivery without a key
+	workers   []*worker
+	gathering chan struct{}  // capacity 1: held by the worker that waits for a batch
+	running   sync.WaitGroup // the workers' goroutines
+	stopping  atomic.Bool    // no delivery begins any more
 
 	received atomic.Uint64
 	outcomes [Modified + 1]atomic.Uint64
@@ -76,32 +79,51 @@ type Subscription struct {
 	closing  *stop         // Close or Shutdown of it, once called
 }
 
-// register makes a subscription; start adds it to the broker once its handler
-// is set.
-func (b *Broker) register(addr Address, opts SubscribeOptions) *Subscription {
+// register makes a subscription; start adds it to the broker.
+func (b *Broker) register(addr Address, opts SubscribeOptions, k kind) *Subscription {
 	if b == nil || b.c == nil {
 		panic("amqpflow: Subscribe: on a zero Broker")
 	}
-	o, bad := opts.withDefaults()
+	o, bad := opts.withDefaults(k)
 	node, err := addr.parse()
 	if err != nil {
 		bad = append(bad, fmt.Errorf("amqpflow: subscribe to %q: %w", addr, err))
 	}
 	s := &Subscription{
 		c: b.c, addr: addr, node: node, opts: o, codecs: b.c.codecs, invalid: errors.Join(bad...),
-		answered: make(chan struct{}), done: make(chan struct{}),
+		answered: make(chan struct{}), done: make(chan struct{}), gathering: make(chan struct{}, 1),
 	}
 	if o.Codec != nil {
 		s.codecs = codecs{o.Codec}
 	}
-	s.inbox.ready = make(chan struct{}, 1)
-	s.worker = newWorker(s)
+	s.inboxes = []*inbox{newInbox()}
+	if s.invalid == nil && k != stream {
+		s.staff(k)
+	}
 	return s
+}
+
+// staff gives the subscription its workers: one, several on one inbox, or one
+// for each lane.
+func (s *Subscription) staff(k kind) {
+	size := 1
+	if k == batch {
+		size = s.opts.BatchSize
+	}
+	for i := range s.opts.Workers {
+		if i > 0 && s.opts.PartitionBy != nil {
+			s.inboxes = append(s.inboxes, newInbox())
+		}
+		s.workers = append(s.workers, newWorker(s, s.inboxes[len(s.inboxes)-1], size))
+	}
 }
 
 // start adds the subscription to its broker, and attaches it in the background
 // if the broker is connected.
-func (s *Subscription) start() {
+func (s *Subscription) start(handle CallFunc) {
+	if handle != nil && s.invalid == nil && s.c.invalid == nil {
+		s.handle = s.wrapped(handle)
+	}
 	if err := s.c.add(s); err != nil {
 		s.end(err)
 	}
@@ -170,13 +192,17 @@ func (s *Subscription) Attached(ctx context.Context) error {
 // Stats returns the subscription's counters and what it holds at the moment.
 func (s *Subscription) Stats() Stats {
 	st := Stats{
-		Held:     s.inbox.len(),
-		Running:  s.worker.running(),
 		Received: s.received.Load(),
 		Accepted: s.outcomes[Accepted].Load(),
 		Rejected: s.outcomes[Rejected].Load(),
 		Released: s.outcomes[Released].Load(),
 		Modified: s.outcomes[Modified].Load(),
+	}
+	for _, in := range s.inboxes {
+		st.Held += in.len()
+	}
+	for _, w := range s.workers {
+		st.Running += w.busy()
 	}
 	if r := s.receiving(); r != nil {
 		st.Credit, _ = r.link.Credit()
@@ -190,11 +216,17 @@ func (s *Subscription) receiving() *receiving {
 	return s.link
 }
 
+// setState changes the state of a subscription that has not ended.
 func (s *Subscription) setState(state State, err error) {
 	s.mu.Lock()
-	s.state, s.err = state, err
+	ended := s.state == Ended
+	if !ended {
+		s.state, s.err = state, err
+	}
 	s.mu.Unlock()
-	s.c.observe.state(s, state, err)
+	if !ended {
+		s.c.observe.state(s, state, err)
+	}
 }
 
 // attach gives the subscription a session and a link on conn. Nothing is
@@ -230,7 +262,9 @@ func (s *Subscription) begin() {
 		s.mu.Unlock()
 		return
 	}
-	s.workers.Go(s.worker.run)
+	for _, w := range s.workers {
+		s.running.Go(w.run)
+	}
 	s.c.wg.Go(r.run)
 	close(s.answered)
 	s.mu.Unlock()
@@ -268,7 +302,7 @@ func (s *Subscription) end(err error) {
 	}
 	close(s.done)
 	s.mu.Unlock()
-	s.inbox.close()
+	s.closeInboxes()
 	s.c.observe.state(s, Ended, err)
 	if err != nil {
 		s.c.log.Error("subscription ended", logAddress, string(s.addr), logError, err)
@@ -276,47 +310,10 @@ func (s *Subscription) end(err error) {
 	}
 }
 
-// settle gives a delivery the outcome of result, once. It is called by the
-// dispatch loop and by the user, and writes at most one disposition.
-func (s *Subscription) settle(d *Delivery, result error) error {
-	state, outcome, err := stateOf(result)
-	if err != nil {
-		s.c.log.Error("outcome cannot be encoded, retrying", logAddress, string(s.addr), logError, err)
+func (s *Subscription) closeInboxes() {
+	for _, in := range s.inboxes {
+		in.close()
 	}
-	if state == nil {
-		s.stopping.Store(true)
-		s.c.fail(failFastCause(result))
-		return nil
-	}
-	return s.settleAs(d, state, outcome)
-}
-
-// settleAs is settle for an outcome that is decided.
-func (s *Subscription) settleAs(d *Delivery, state *wire.State, outcome Outcome) error {
-	if d.settled {
-		return ErrSettled
-	}
-	if !d.status.CompareAndSwap(statusOpen, statusSettled) {
-		if d.status.Load() == statusTakenBack {
-			return &SettleError{Address: s.addr, Outcome: outcome, Err: errTakenBack}
-		}
-		return ErrSettled
-	}
-	if err := d.from.link.Settle(d.id, state); err != nil {
-		return &SettleError{Address: s.addr, Outcome: outcome, Err: err}
-	}
-	s.outcomes[outcome].Add(1)
-	d.from.grant(false)
-	return nil
-}
-
-var errTakenBack = fmt.Errorf("%w: the peer took the delivery back", ErrLinkLost)
-
-func failFastCause(result error) error {
-	if chosen := chosenOutcome(result); chosen != nil && chosen.Err != nil {
-		return chosen.Err
-	}
-	return result
 }
 
 func isClosed(ch <-chan struct{}) bool {

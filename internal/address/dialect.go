@@ -1,6 +1,9 @@
 package address
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Dialect is the way in which a kind of peer names its nodes.
 type Dialect uint8
@@ -43,5 +46,21 @@ func Detect(product, host string) Dialect {
 		return ServiceBus
 	default:
 		return Generic
+	}
+}
+
+// RefusesGently reports whether a peer is known to refuse an attach without
+// ending the session, and with it every other link on it: RabbitMQ from 4.3
+// on, Artemis and Service Bus.
+func RefusesGently(d Dialect, version string) bool {
+	switch d {
+	case Artemis, ServiceBus:
+		return true
+	case RabbitMQ:
+		var major, minor int
+		n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor)
+		return n == 2 && (major > 4 || major == 4 && minor >= 3)
+	default:
+		return false
 	}
 }

@@ -5,6 +5,7 @@ package dataplane
 // took the lock runs it once it is released.
 type after struct {
 	close  []chan struct{}
+	done   []*Receipt
 	signal []*Link
 	wake   bool
 	arm    bool
@@ -13,6 +14,9 @@ type after struct {
 func (a *after) run(c *Conn) {
 	for _, ch := range a.close {
 		close(ch)
+	}
+	for _, r := range a.done {
+		r.resolve()
 	}
 	for _, l := range a.signal {
 		l.token()

@@ -52,7 +52,7 @@ func (s *Session) resolveLocked(d *wire.Disposition, a *after) {
 		} else {
 			r.err = both(ErrUncertain, errNoState)
 		}
-		a.close = append(a.close, r.done)
+		a.done = append(a.done, r)
 		if !d.Settled {
 			s.confirm.add(id)
 		}

@@ -43,7 +43,7 @@ func (l *Link) transmitLocked(r *Receipt, a *after) blocked {
 		if !more {
 			r.payload, r.whole = nil, true
 			if r.o.Settled {
-				a.close = append(a.close, r.done)
+				a.done = append(a.done, r)
 			}
 			return blockedNot
 		}

@@ -12,6 +12,10 @@ import (
 type SendOptions struct {
 	Format  uint32 // message-format
 	Settled bool   // sent settled: there will be no outcome
+	// Owner, if not nil, is told when the receipt's Done is closed, once and with
+	// no lock held, by a goroutine that must not be kept waiting. That may be
+	// before Send returns; it is not told where Send returns no receipt.
+	Owner interface{ Resolved(r *Receipt) }
 }
 
 // sending is what a link of role sender has.
@@ -53,6 +57,14 @@ type Receipt struct {
 // Done is closed when the outcome is known, or known to stay unknown. For a message
 // that was sent settled that is when its last frame is queued.
 func (r *Receipt) Done() <-chan struct{} { return r.done }
+
+// resolve tells that the outcome is known. No lock may be held.
+func (r *Receipt) resolve() {
+	close(r.done)
+	if r.o.Owner != nil {
+		r.o.Owner.Resolved(r)
+	}
+}
 
 // Outcome returns the peer's outcome. It is valid after Done if Err is nil; for a
 // message that was sent settled it has no kind.
@@ -190,7 +202,7 @@ func (l *Link) endSendingLocked(a *after) {
 		}
 		if r.begun && r.o.Settled {
 			r.err = r.sendErr
-			a.close = append(a.close, r.done)
+			a.done = append(a.done, r)
 		}
 		a.close = append(a.close, r.sent)
 	}
@@ -199,7 +211,7 @@ func (l *Link) endSendingLocked(a *after) {
 		if r.l == l {
 			l.s.out.take(id)
 			r.err = both(ErrUncertain, l.err)
-			a.close = append(a.close, r.done)
+			a.done = append(a.done, r)
 		}
 	})
 }

@@ -1,0 +1,205 @@
+package amqpflow
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/amqpflow/amqpflow/internal/address"
+)
+
+const (
+	maxLinks = 200             // sending links that are kept
+	linkIdle = 5 * time.Minute // after which one is closed
+	maxKnown = 10000           // addresses remembered as attached once
+)
+
+// linkCache keeps the sending links of a Publisher, and the session they
+// share: at most maxLinks, the least recently used going first, and none that
+// was idle for linkIdle.
+type linkCache struct {
+	p *Publisher
+
+	mu     sync.Mutex
+	links  map[Address]*sending
+	known  map[Address]struct{} // that have attached on this kind of peer
+	sess   *session             // instead of the connection's, once that was lost
+	timer  *time.Timer          // closes idle links; nil without any
+	closed bool
+}
+
+func (lc *linkCache) init(p *Publisher) {
+	lc.p = p
+	lc.links, lc.known = make(map[Address]*sending), make(map[Address]struct{})
+}
+
+// get returns the address's link, which put gives back; the first call
+// attaches it.
+func (lc *linkCache) get(conn *connection, addr Address, node address.Node) *sending {
+	lc.mu.Lock()
+	defer lc.mu.Unlock()
+	s := lc.links[addr]
+	if s == nil || !s.usable(conn) {
+		var evicted *sending
+		delete(lc.links, addr)
+		if len(lc.links) >= maxLinks {
+			evicted = lc.evictLocked()
+		}
+		s = newSending(lc.p, conn, addr)
+		lc.links[addr] = s
+		if lc.timer == nil && !lc.closed {
+			lc.timer = time.AfterFunc(linkIdle, lc.closeIdle)
+		}
+		conn.calls.Go(func() { s.attach(node, evicted) })
+	}
+	s.users++
+	return s
+}
+
+func (lc *linkCache) put(s *sending) {
+	lc.mu.Lock()
+	defer lc.mu.Unlock()
+	s.users--
+	s.used = time.Now()
+}
+
+// idleLocked reports whether nobody uses the link.
+func (s *sending) idleLocked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.users == 0 && s.inFlight == 0
+}
+
+// evictLocked takes the least recently used link out, nil if all are in use.
+func (lc *linkCache) evictLocked() *sending {
+	var oldest *sending
+	for _, s := range lc.links {
+		if s.idleLocked() && (oldest == nil || s.used.Before(oldest.used)) {
+			oldest = s
+		}
+	}
+	if oldest != nil {
+		delete(lc.links, oldest.addr)
+	}
+	return oldest
+}
+
+// closeIdle closes the links that were idle for long. It runs in the timer's
+// goroutine and does not wait.
+func (lc *linkCache) closeIdle() {
+	lc.mu.Lock()
+	defer lc.mu.Unlock()
+	if lc.closed {
+		return
+	}
+	next := linkIdle
+	for addr, s := range lc.links {
+		idle := time.Since(s.used)
+		switch {
+		case !s.idleLocked():
+		case idle >= linkIdle:
+			delete(lc.links, addr)
+			s.conn.calls.Go(func() { _ = s.close(context.Background()) })
+		default:
+			next = min(next, linkIdle-idle)
+		}
+	}
+	if len(lc.links) == 0 {
+		lc.timer = nil
+		return
+	}
+	lc.timer.Reset(next)
+}
+
+// forget takes a lost link out, and says whether it was in.
+func (lc *linkCache) forget(s *sending) bool {
+	lc.mu.Lock()
+	defer lc.mu.Unlock()
+	if lc.links[s.addr] != s {
+		return false
+	}
+	delete(lc.links, s.addr)
+	return true
+}
+
+// empty takes all links out, for good.
+func (lc *linkCache) empty() []*sending {
+	lc.mu.Lock()
+	defer lc.mu.Unlock()
+	lc.closed = true
+	if lc.timer != nil {
+		lc.timer.Stop()
+	}
+	all := make([]*sending, 0, len(lc.links))
+	for _, s := range lc.links {
+		all = append(all, s)
+	}
+	clear(lc.links)
+	return all
+}
+
+// session returns the session of the sending links, a new one if the last was
+// lost.
+func (lc *linkCache) session(conn *connection) (*session, error) {
+	sess := lc.current(conn)
+	if !isClosed(sess.plane.Done()) {
+		return sess, nil
+	}
+	lc.p.c.log.Warn("session lost", logError, sess.plane.Err())
+	fresh, err := conn.newSession()
+	if err != nil {
+		return nil, fmt.Errorf("begin a session: %w", err)
+	}
+	lc.mu.Lock()
+	defer lc.mu.Unlock()
+	if lc.sess != nil && lc.sess != sess { // another attach was faster
+		conn.discard(fresh)
+		return lc.sess, nil
+	}
+	conn.discard(sess)
+	lc.sess = fresh
+	return fresh, nil
+}
+
+func (lc *linkCache) current(conn *connection) *session {
+	lc.mu.Lock()
+	defer lc.mu.Unlock()
+	if lc.sess != nil {
+		return lc.sess
+	}
+	return conn.pub
+}
+
+// endSession ends the session of the sending links.
+func (lc *linkCache) endSession(ctx context.Context, conn *connection) error {
+	return conn.leave(ctx, lc.current(conn))
+}
+
+// probe attaches an address on a session of its own first, where the peer may
+// end the session of an attach that it refuses: the links of other addresses
+// are not to suffer from that. An address that has attached once is not probed
+// again.
+func (lc *linkCache) probe(conn *connection, addr Address, node address.Node) error {
+	lc.mu.Lock()
+	_, known := lc.known[addr]
+	lc.mu.Unlock()
+	if known || !conn.risky {
+		return nil
+	}
+	alone, err := conn.newSession()
+	if err != nil {
+		return nil //nolint:nilerr // no session left to probe with: the attach itself will tell
+	}
+	defer conn.discard(alone)
+	if _, _, err := conn.send(alone, node); err != nil {
+		return err
+	}
+	lc.mu.Lock()
+	defer lc.mu.Unlock()
+	if len(lc.known) >= maxKnown {
+		clear(lc.known)
+	}
+	lc.known[addr] = struct{}{}
+	return nil
+}

@@ -1,0 +1,167 @@
+package amqpflow
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/Azure/go-amqp"
+
+	"github.com/amqpflow/amqpflow/internal/dataplane"
+)
+
+// session is one session, in go-amqp and in the data plane.
+type session struct {
+	plane *dataplane.Session
+	amqp  *amqp.Session
+
+	begun chan struct{} // closed when plane and amqp, or err, are set
+	err   error
+
+	// The sessions' lock guards these.
+	links int // receiving links on it, and one for being the publisher's
+}
+
+// sessions hands out a connection's sessions within the peer's channel-max and
+// Options.MaxSessions: the publisher's first, then one for each subscription,
+// so that a slow one does not use up the window of another; subscriptions
+// share once they would be too many.
+type sessions struct {
+	limit   int // how many there may be
+	reserve int // kept free for a new publisher's session and for probing
+
+	mu   sync.Mutex
+	used int
+	subs []*session
+}
+
+func (ss *sessions) init(limit int) {
+	ss.limit, ss.reserve = limit, min(2, limit/8)
+}
+
+// choose returns a session for a receiving link: a new one, which the caller
+// has to begin, or the one with the fewest links.
+func (ss *sessions) choose(publisher *session) (s *session, fresh bool) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.used < ss.limit-ss.reserve {
+		s = &session{begun: make(chan struct{}), links: 1}
+		ss.used++
+		ss.subs = append(ss.subs, s)
+		return s, true
+	}
+	for _, other := range ss.subs {
+		if s == nil || other.links < s.links {
+			s = other
+		}
+	}
+	if s == nil {
+		s = publisher
+	}
+	s.links++
+	return s, false
+}
+
+// leave takes a link off a session and says whether it was the last.
+func (ss *sessions) leave(s *session) (last bool) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if s.links--; s.links > 0 {
+		return false
+	}
+	ss.used--
+	for i, other := range ss.subs {
+		if other == s {
+			ss.subs = append(ss.subs[:i:i], ss.subs[i+1:]...)
+			break
+		}
+	}
+	return true
+}
+
+// take counts a session that is no subscription's. It returns an error where
+// there is none left.
+func (ss *sessions) take() error {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.used >= ss.limit {
+		return dataplane.ErrLimit
+	}
+	ss.used++
+	return nil
+}
+
+// newSession begins a session that is no subscription's.
+func (cn *connection) newSession() (*session, error) {
+	if err := cn.sessions.take(); err != nil {
+		return nil, err
+	}
+	s := &session{begun: make(chan struct{}), links: 1}
+	cn.begin(s)
+	if s.err != nil {
+		cn.sessions.leave(s)
+		return nil, s.err
+	}
+	return s, nil
+}
+
+// receivingSession returns a session for a subscription's link.
+func (cn *connection) receivingSession() (*session, error) {
+	s, fresh := cn.sessions.choose(cn.pub)
+	if fresh {
+		cn.begin(s)
+	} else {
+		<-s.begun
+	}
+	if s.err == nil && isClosed(s.plane.Done()) {
+		s.err = s.plane.Err()
+	}
+	if s.err != nil {
+		cn.sessions.leave(s)
+		return nil, s.err
+	}
+	return s, nil
+}
+
+// begin begins s, one at a time on a connection, and sets s.err if it fails.
+//
+// Spec: 2.5.1.
+func (cn *connection) begin(s *session) {
+	defer close(s.begun)
+	select {
+	case cn.opening <- struct{}{}:
+		defer func() { <-cn.opening }()
+	case <-cn.plane.Done():
+		s.err = cn.plane.Err()
+		return
+	}
+	if s.plane, s.err = cn.plane.ExpectSession(); s.err != nil {
+		return
+	}
+	if s.amqp, s.err = cn.amqp.NewSession(context.Background(), nil); s.err == nil {
+		return
+	}
+	s.plane.Forget()
+	if lost := s.plane.Err(); lost != nil {
+		s.err = lost
+	}
+	s.err = cn.cause(s.err)
+}
+
+// leave takes a link off its session, and ends the session with its last link.
+//
+// Spec: 2.5.6.
+func (cn *connection) leave(ctx context.Context, s *session) error {
+	if !cn.sessions.leave(s) || isClosed(s.plane.Done()) {
+		return nil
+	}
+	if err := s.amqp.Close(ctx); err != nil {
+		return fmt.Errorf("end session: %w", err)
+	}
+	return nil
+}
+
+// discard leaves a session without waiting.
+func (cn *connection) discard(s *session) {
+	cn.calls.Go(func() { _ = cn.leave(context.Background(), s) })
+}
