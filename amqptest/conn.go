@@ -13,7 +13,7 @@ import (
 
 const (
 	readBufferSize = 64 << 10
-	linger         = time.Second // for the client's CLOSE after ours
+	linger         = time.Second // for the client to close the socket after our CLOSE
 	// outRoom is how much may wait in the write buffer before deliveries
 	// stop; what answers the client's own frames goes beyond it, until
 	// outLimit, where reading stops.
@@ -50,12 +50,11 @@ type conn struct {
 	ending   time.Time           // when the socket is closed at the latest; zero: not ending
 	lastRead atomic.Int64        // Unix nanoseconds of the last bytes from the client
 
-	out       []byte // written next
-	writing   bool   // the writer is sending what it swapped out
-	finishing bool   // the socket closes once out is empty
-	starved   bool   // deliveries wait for room in out
-	touched   bool   // in srv.touched
-	drained   sync.Cond
+	out     []byte // written next
+	writing bool   // the writer is sending what it swapped out
+	starved bool   // deliveries wait for room in out
+	touched bool   // in srv.touched
+	drained sync.Cond
 
 	// Reused by every frame.
 	transfer    wire.Transfer

@@ -127,10 +127,11 @@ func TestServer_findsASilentClientAtIdleTimeout(t *testing.T) {
 		r := dialRaw(t, s).opened()
 		r.await(wire.CodeBegin)
 		began := time.Now()
-		e := r.closed()
+		var c wire.Close
+		require.NoError(t, c.Decode(r.await(wire.CodeClose)))
 		assert.Equal(t, 10*time.Second, time.Since(began))
-		require.NotNil(t, e)
-		assert.EqualValues(t, amqp.ErrCondResourceLimitExceeded, e.Condition)
+		require.NotNil(t, c.Error)
+		assert.EqualValues(t, amqp.ErrCondResourceLimitExceeded, c.Error.Condition)
 		assertBroke(t, s.Close(), ruleIdle)
 	})
 }

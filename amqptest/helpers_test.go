@@ -94,9 +94,10 @@ func bodies(t *testing.T, s *Server, addr string) []string {
 
 // raw is a client that sends what it is told to.
 type raw struct {
-	t    *testing.T
-	nc   net.Conn
-	buf  []byte
+	t       *testing.T
+	nc      net.Conn
+	buf     []byte
+	largest uint32 // of the server's frames so far
 }
 
 func dialRaw(t *testing.T, s *Server) *raw {
@@ -146,6 +147,7 @@ func (r *raw) frame() []byte {
 			h, err := wire.ParseFrameHeader(r.buf)
 			require.NoError(r.t, err)
 			if len(r.buf) >= int(h.Size) {
+				r.largest = max(r.largest, h.Size)
 				body := r.buf[8:h.Size]
 				r.buf = r.buf[h.Size:]
 				if len(body) == 0 {

@@ -128,13 +128,13 @@ func (q *queue) settle(d *delivery, state *wire.State) {
 func outcomeOf(kind wire.StateKind) amqpflow.Outcome {
 	switch kind {
 	case wire.StateAccepted:
-		return amqpflow.OutcomeAccepted
+		return amqpflow.Accepted
 	case wire.StateRejected:
-		return amqpflow.OutcomeRejected
+		return amqpflow.Rejected
 	case wire.StateReleased:
-		return amqpflow.OutcomeReleased
+		return amqpflow.Released
 	case wire.StateModified:
-		return amqpflow.OutcomeModified
+		return amqpflow.Modified
 	default:
 		return amqpflow.OutcomeNone
 	}
