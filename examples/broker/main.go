@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/amqpflow/amqpflow/amqptest"
 )
@@ -19,21 +20,19 @@ func main() {
 	addr := flag.String("addr", "127.0.0.1:5672", "host and port to listen on; port 0 picks one")
 	limit := flag.Duration("for", 0, "how long to serve; 0 is until interrupted")
 	flag.Parse()
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if *limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, *limit)
-		defer cancel()
-	}
-	if err := run(ctx, *addr); err != nil {
+	if err := serve(*addr, *limit); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, addr string) error {
+func serve(addr string, limit time.Duration) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if limit > 0 {
+		time.AfterFunc(limit, stop)
+	}
+
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
 		return err
