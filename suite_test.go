@@ -21,7 +21,7 @@ func TestSuite(t *testing.T) {
 	peers := []struct {
 		name string
 		url  string // of a real broker; "" where it is not there
-		open func(t *testing.T, url string) peer
+		open func(t *testing.T, url string) suitePeer
 	}{
 		{"amqptest", "in process", openFake},
 		{"artemis", os.Getenv("AMQPFLOW_ARTEMIS_URL"), openArtemis},
