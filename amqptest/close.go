@@ -12,7 +12,7 @@ import (
 func (c *conn) onClose(body []byte) {
 	var cl wire.Close
 	if err := cl.Decode(body); err != nil {
-		c.violate(rulePerformative, "close: %v", err)
+		c.violatef(rulePerformative, "close: %v", err)
 		return
 	}
 	c.srv.log.Info("connection closed by the client", "peer", c.name, "error", wireError(cl.Error))

@@ -14,7 +14,8 @@ import (
 )
 
 func TestServer_passesMessagesFromSenderToReceiver(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		ses := connect(t, s, nil)
 		snd := sender(t, ses, "orders", &amqp.SenderOptions{TargetCapabilities: []string{"queue"}})
 		rcv, err := connect(t, s, nil).NewReceiver(t.Context(), "orders", &amqp.ReceiverOptions{Credit: 10})
@@ -41,7 +42,8 @@ func TestServer_splitsAndJoinsLargeMessages(t *testing.T) {
 	} {
 		for _, frame := range []uint32{512, 513, 65536} {
 			t.Run(name+", client "+strconv.Itoa(int(frame)), func(t *testing.T) {
-				inBubble(t, o, func(t *testing.T, s *Server) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newServer(t, o)
 					ses := connect(t, s, &amqp.ConnOptions{MaxFrameSize: frame})
 					snd := sender(t, ses, "orders", nil)
 					m := amqp.NewMessage(big)
@@ -61,7 +63,8 @@ func TestServer_splitsAndJoinsLargeMessages(t *testing.T) {
 }
 
 func TestServer_splitsExactlyAtTheClientsFrameSize(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		for size := 300; size < 1200; size++ {
 			require.NoError(t, s.Put("orders", amqp.NewMessage(make([]byte, size))))
 		}
@@ -89,7 +92,8 @@ func TestServer_splitsExactlyAtTheClientsFrameSize(t *testing.T) {
 }
 
 func TestServer_keepsTheClientsSessionWindow(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		require.NoError(t, s.Put("orders", numbered(5)...))
 		r := dialRaw(t, s)
 		r.header(wire.ProtoAMQP)
@@ -123,7 +127,8 @@ func TestServer_keepsTheClientsSessionWindow(t *testing.T) {
 }
 
 func TestServer_sendsALargeMessageThroughAWindowOfOne(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		body := bytes.Repeat([]byte{'x'}, 3000)
 		require.NoError(t, s.Put("orders", amqp.NewMessage(body), text("next")))
 		r := dialRaw(t, s)
@@ -149,7 +154,8 @@ func TestServer_sendsALargeMessageThroughAWindowOfOne(t *testing.T) {
 }
 
 func TestServer_drainsWhatIsNotUsed(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		ses := connect(t, s, nil)
 		rcv := manual(t, ses, "orders", 5)
 		require.NoError(t, s.Put("orders", numbered(2)...))
@@ -160,14 +166,15 @@ func TestServer_drainsWhatIsNotUsed(t *testing.T) {
 		}
 		require.NoError(t, s.Put("orders", text("later")))
 		synctest.Wait()
-		assert.Equal(t, []string{"later"}, bodies(t, s, "orders"), "no credit is left")
+		assert.Equal(t, []string{"later"}, bodies(t, s), "no credit is left")
 		require.NoError(t, rcv.IssueCredit(1))
 		require.NoError(t, rcv.AcceptMessage(t.Context(), receive(t, rcv)))
 	})
 }
 
 func TestServer_answersADrainWithTheCountMovedOn(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		require.NoError(t, s.Put("orders", numbered(2)...))
 		r := dialRaw(t, s).opened()
 		f := linkFlow(10)
@@ -197,7 +204,8 @@ func TestServer_answersADrainWithTheCountMovedOn(t *testing.T) {
 }
 
 func TestServer_answersAnEcho(t *testing.T) {
-	inBubble(t, &Options{Window: 9}, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, &Options{Window: 9})
 		r := dialRaw(t, s).opened()
 		r.send(&wire.Flow{NextIncomingID: wire.Some(0), IncomingWindow: 5, Echo: true})
 		f := r.awaitFlow()
@@ -222,7 +230,8 @@ func TestServer_answersAnEcho(t *testing.T) {
 }
 
 func TestServer_dropsAnAbortedDelivery(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		r := dialRaw(t, s).opened().sending()
 		tr := first(0)
 		tr.More = true
@@ -231,14 +240,15 @@ func TestServer_dropsAnAbortedDelivery(t *testing.T) {
 		r.transfer(first(1), hello)
 		d := r.awaitDisposition()
 		assert.Equal(t, wire.Disposition{Role: wire.RoleReceiver, First: 1, Last: 1, Settled: true, State: wire.State{Kind: wire.StateAccepted}}, d)
-		assert.Equal(t, []string{"hello"}, bodies(t, s, "orders"))
+		assert.Equal(t, []string{"hello"}, bodies(t, s))
 		r.send(&wire.Close{})
 		r.await(wire.CodeClose)
 	})
 }
 
 func TestServer_interleavesDeliveriesOfTwoLinks(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		r := dialRaw(t, s).opened().sending()
 		r.send(attachSender(1))
 		r.awaitFlow()
@@ -250,14 +260,15 @@ func TestServer_interleavesDeliveriesOfTwoLinks(t *testing.T) {
 		r.transfer(wire.Transfer{Handle: 1, DeliveryID: wire.Some(5)}, hello[3:])
 		assert.EqualValues(t, 4, r.awaitDisposition().First)
 		assert.EqualValues(t, 5, r.awaitDisposition().First)
-		assert.Equal(t, []string{"hello", "hello"}, bodies(t, s, "orders"))
+		assert.Equal(t, []string{"hello", "hello"}, bodies(t, s))
 		r.send(&wire.Close{})
 		r.await(wire.CodeClose)
 	})
 }
 
 func TestServer_answersManyDeliveriesInOneRange(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		r := dialRaw(t, s).opened().sending()
 		var all []byte
 		for id := range uint32(100) {
@@ -274,7 +285,8 @@ func TestServer_answersManyDeliveriesInOneRange(t *testing.T) {
 }
 
 func TestServer_sendsSettledWhereTheReceiverAsksForIt(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		require.NoError(t, s.Put("orders", numbered(3)...))
 		rcv, err := connect(t, s, nil).NewReceiver(t.Context(), "orders", &amqp.ReceiverOptions{
 			Credit: 10, RequestedSenderSettleMode: amqp.SenderSettleModeSettled.Ptr(),
@@ -291,18 +303,20 @@ func TestServer_sendsSettledWhereTheReceiverAsksForIt(t *testing.T) {
 }
 
 func TestServer_takesSettledMessages(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		snd := sender(t, connect(t, s, nil), "orders", &amqp.SenderOptions{SettlementMode: amqp.SenderSettleModeSettled.Ptr()})
 		for _, m := range numbered(3) {
 			require.NoError(t, snd.Send(t.Context(), m, nil))
 		}
 		synctest.Wait()
-		assert.Equal(t, []string{"0", "1", "2"}, bodies(t, s, "orders"))
+		assert.Equal(t, []string{"0", "1", "2"}, bodies(t, s))
 	})
 }
 
 func TestServer_settlesInTheSecondMode(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		ses := connect(t, s, nil)
 		snd := sender(t, ses, "orders", &amqp.SenderOptions{RequestedReceiverSettleMode: amqp.ReceiverSettleModeSecond.Ptr()})
 		require.NoError(t, snd.Send(t.Context(), text("0"), nil))
@@ -318,7 +332,8 @@ func TestServer_settlesInTheSecondMode(t *testing.T) {
 }
 
 func TestServer_passesAnotherMessageFormatAsItIs(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		r := dialRaw(t, s).opened().sending()
 		tr := first(0)
 		tr.MessageFormat = wire.Some(7)
@@ -341,7 +356,8 @@ func TestServer_passesAnotherMessageFormatAsItIs(t *testing.T) {
 }
 
 func TestServer_redeliversWhatIsSettledWithoutAState(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		require.NoError(t, s.Put("orders", text("0")))
 		r := dialRaw(t, s).opened().receiving(1)
 		r.awaitTransfer()
@@ -350,12 +366,13 @@ func TestServer_redeliversWhatIsSettledWithoutAState(t *testing.T) {
 		r.send(&wire.Close{})
 		r.await(wire.CodeClose)
 		assert.Equal(t, []Settlement{{MessageID: "0"}}, s.Settlements("orders"))
-		assert.Equal(t, []string{"0"}, bodies(t, s, "orders"))
+		assert.Equal(t, []string{"0"}, bodies(t, s))
 	})
 }
 
 func TestServer_holdsBackDeliveriesForAClientThatDoesNotRead(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		for range 100 {
 			require.NoError(t, s.Put("orders", amqp.NewMessage(make([]byte, 60_000))))
 		}

@@ -259,12 +259,12 @@ func (s *Server) detachAll(f *activeFault) bool {
 
 // dropAll cuts the open connections and says whether there were any.
 func (s *Server) dropAll() bool {
-	any := false
+	dropped := false
 	for c := range s.conns {
 		if c.phase == phaseRunning && !c.dead {
 			c.drop()
-			any = true
+			dropped = true
 		}
 	}
-	return any
+	return dropped
 }

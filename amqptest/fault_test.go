@@ -20,14 +20,15 @@ func conditionOf(t *testing.T, err error) amqp.ErrCond {
 }
 
 func TestFault_refusesAttaches(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		require.NoError(t, s.Fault(RefuseAttach("orders", amqp.ErrCondUnauthorizedAccess, "not you").After(1).Times(2)))
 		ses := connect(t, s, nil)
 		sender(t, ses, "other", nil)
 		sender(t, ses, "orders", nil)
 		_, err := ses.NewSender(t.Context(), "orders", nil)
 		assert.Equal(t, amqp.ErrCondUnauthorizedAccess, conditionOf(t, err))
-		assert.ErrorContains(t, err, "not you")
+		require.ErrorContains(t, err, "not you")
 		manual(t, ses, "orders", 0)
 		_, err = ses.NewReceiver(t.Context(), "orders", nil)
 		assert.Equal(t, amqp.ErrCondUnauthorizedAccess, conditionOf(t, err))
@@ -39,7 +40,8 @@ func TestFault_refusesAttaches(t *testing.T) {
 
 func TestFault_answersPublishes(t *testing.T) {
 	reason := &amqp.Error{Condition: amqp.ErrCondResourceLimitExceeded, Description: "full", Info: map[string]any{"limit": int64(5)}}
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		for _, f := range []Fault{
 			Answer("orders", amqpflow.Rejected, reason),
 			Answer("orders", amqpflow.Released, nil),
@@ -64,12 +66,13 @@ func TestFault_answersPublishes(t *testing.T) {
 		assert.Equal(t, &amqp.StateAccepted{}, outcome(4))
 		assert.Nil(t, outcome(5))
 		assert.Equal(t, &amqp.StateAccepted{}, outcome(6))
-		assert.Equal(t, []string{"4", "6"}, bodies(t, s, "orders"))
+		assert.Equal(t, []string{"4", "6"}, bodies(t, s))
 	})
 }
 
 func TestFault_detachesAtOnceOrAfterDeliveries(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		require.NoError(t, s.Put("orders", numbered(5)...))
 		require.NoError(t, s.Fault(Detach("orders", amqp.ErrCondDetachForced, "maintenance").After(3)))
 		ses := connect(t, s, nil)
@@ -81,7 +84,7 @@ func TestFault_detachesAtOnceOrAfterDeliveries(t *testing.T) {
 		var lost *amqp.LinkError
 		require.ErrorAs(t, err, &lost)
 		assert.Equal(t, amqp.ErrCondDetachForced, lost.RemoteErr.Condition)
-		assert.Equal(t, []string{"0", "1", "2", "3", "4"}, bodies(t, s, "orders"))
+		assert.Equal(t, []string{"0", "1", "2", "3", "4"}, bodies(t, s))
 
 		snd := sender(t, ses, "orders", nil)
 		other := sender(t, ses, "other", nil)
@@ -95,7 +98,8 @@ func TestFault_detachesAtOnceOrAfterDeliveries(t *testing.T) {
 }
 
 func TestFault_detachWaitsForALink(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		require.NoError(t, s.Fault(Detach("orders", amqp.ErrCondResourceDeleted, "").Times(2)))
 		ses := connect(t, s, nil)
 		for range 2 {
@@ -111,7 +115,8 @@ func TestFault_detachWaitsForALink(t *testing.T) {
 }
 
 func TestFault_dropsConnections(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		a, sesA := connectBoth(t, s, nil)
 		b, sesB := connectBoth(t, s, nil)
 		require.NoError(t, s.Fault(Drop().After(3)))
@@ -125,7 +130,7 @@ func TestFault_dropsConnections(t *testing.T) {
 		require.ErrorAs(t, a.Err(), &lost)
 		assert.Nil(t, lost.RemoteErr)
 		synctest.Wait()
-		assert.Equal(t, []string{"0", "1"}, bodies(t, s, "orders"))
+		assert.Equal(t, []string{"0", "1"}, bodies(t, s))
 		sender(t, connect(t, s, nil), "orders", nil)
 
 		require.NoError(t, s.Fault(Drop()))
@@ -135,7 +140,8 @@ func TestFault_dropsConnections(t *testing.T) {
 }
 
 func TestFault_isCheckedWhenItIsSetGoing(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		bad := &amqp.Error{Info: map[string]any{"x": struct{}{}}}
 		for want, f := range map[string]Fault{
 			"a zero Fault":               {},
@@ -146,7 +152,7 @@ func TestFault_isCheckedWhenItIsSetGoing(t *testing.T) {
 			"outcome 99 does not exist":  Answer("orders", 99, nil),
 			`amqptest: fault: info "x"`:  Answer("orders", amqpflow.Rejected, bad),
 		} {
-			assert.ErrorContains(t, s.Fault(f), want)
+			require.ErrorContains(t, s.Fault(f), want)
 		}
 		f := Drop()
 		f.Times(5).After(5)

@@ -16,7 +16,8 @@ import (
 )
 
 func TestServer_readsAddressesAsTheLibraryDoes(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		ses := connect(t, s, nil)
 		for node, addrs := range map[string][]amqpflow.Address{
 			"orders":         {"orders", "queue:orders", "raw:orders", amqpflow.Queue("orders")},
@@ -30,8 +31,8 @@ func TestServer_readsAddressesAsTheLibraryDoes(t *testing.T) {
 			}
 			assert.Len(t, s.Settlements(addrs[0]), len(addrs))
 		}
-		assert.ErrorContains(t, s.Put("topic:prices", text("0")), "topics are not implemented")
-		assert.Error(t, s.Put("", text("0")))
+		require.ErrorContains(t, s.Put("topic:prices", text("0")), "topics are not implemented")
+		require.Error(t, s.Put("", text("0")))
 		assert.Nil(t, s.Messages("topic:prices"))
 		assert.Nil(t, s.Messages("never seen"))
 	})
@@ -40,14 +41,15 @@ func TestServer_readsAddressesAsTheLibraryDoes(t *testing.T) {
 func TestServer_putStoresAllOrNone(t *testing.T) {
 	s := NewServer()
 	bad := &amqp.Message{Value: struct{}{}}
-	assert.ErrorContains(t, s.Put("orders", text("0"), bad), "message 1")
-	assert.ErrorContains(t, s.Put("orders", text("0"), nil), "message 1 is nil")
+	require.ErrorContains(t, s.Put("orders", text("0"), bad), "message 1")
+	require.ErrorContains(t, s.Put("orders", text("0"), nil), "message 1 is nil")
 	assert.Empty(t, s.Messages("orders"))
 	require.NoError(t, s.Close())
 }
 
 func TestServer_namesMessagesByAnyKindOfID(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		id := amqp.UUID{0: 0x12, 15: 0x34}
 		for _, v := range []any{"text", uint64(1 << 63), id, []byte{0xca, 0xfe}, nil} {
 			m := text("")
@@ -101,20 +103,21 @@ func TestBodies_decodesByType(t *testing.T) {
 
 	require.NoError(t, s.Put("odd", &amqp.Message{Value: int32(1)}))
 	_, err = Bodies[string](s, "odd")
-	assert.ErrorContains(t, err, `bodies of "odd": message 0: an amqp-value of type int32`)
+	require.ErrorContains(t, err, `bodies of "odd": message 0: an amqp-value of type int32`)
 	require.NoError(t, s.Put("list", &amqp.Message{Sequence: [][]any{{int32(1)}}}))
 	_, err = Bodies[string](s, "list")
-	assert.ErrorContains(t, err, "amqp-sequence")
+	require.ErrorContains(t, err, "amqp-sequence")
 	require.NoError(t, s.Put("bad", amqp.NewMessage([]byte("{"))))
 	_, err = Bodies[order](s, "bad")
 	var syntax *json.SyntaxError
-	assert.ErrorAs(t, err, &syntax)
+	require.ErrorAs(t, err, &syntax)
 	_, err = Bodies[string](s, "topic:prices")
 	assert.Error(t, err)
 }
 
 func TestServer_idleWaitsForTheLastSettlement(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		require.NoError(t, s.Idle(t.Context()), "nothing is there")
 		ses := connect(t, s, nil)
 		require.NoError(t, s.Put("orders", numbered(2)...))
@@ -137,12 +140,12 @@ func TestServer_idleWaitsForTheLastSettlement(t *testing.T) {
 		defer later.Stop()
 		require.NoError(t, s.Idle(t.Context()))
 		assert.Equal(t, 3*time.Second, time.Since(began))
-		assert.Empty(t, s.waiters)
 	})
 }
 
 func TestServer_idleWaitsForTheRestOfAMessage(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		r := dialRaw(t, s).opened()
 		out := attachSender(0)
 		out.SndSettleMode = sndSettled

@@ -2,6 +2,7 @@ package amqptest
 
 import (
 	"testing"
+	"testing/synctest"
 
 	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/assert"
@@ -29,7 +30,8 @@ func TestServer_refusesWhatItDoesNotHave(t *testing.T) {
 		"a queue and topic": {amqp.ErrCondNotImplemented, func(a *wire.Attach) { a.Source.Capabilities = []wire.Symbol{"queue", "topic"} }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, nil, func(t *testing.T, s *Server) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer(t, nil)
 				a := attachReceiver(0)
 				test.attach(a)
 				r := dialRaw(t, s).opened()
@@ -62,7 +64,8 @@ func TestServer_refusesWhatItDoesNotHave(t *testing.T) {
 func toSender(a *wire.Attach) { *a = *attachSender(0) }
 
 func TestServer_refusesInWordsThatGoAMQPPassesOn(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		ses := connect(t, s, nil)
 		_, err := ses.NewReceiver(t.Context(), "prices", &amqp.ReceiverOptions{SourceCapabilities: []string{"topic"}})
 		var e *amqp.Error
@@ -77,7 +80,8 @@ func TestServer_refusesInWordsThatGoAMQPPassesOn(t *testing.T) {
 }
 
 func TestServer_answersADetachAsItWasMeant(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		r := dialRaw(t, s).opened().sending()
 		for _, closed := range []bool{false, true} {
 			r.send(&wire.Detach{Closed: closed})
@@ -94,7 +98,8 @@ func TestServer_answersADetachAsItWasMeant(t *testing.T) {
 }
 
 func TestServer_appliesNoFilterAndSaysSo(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		rcv, err := connect(t, s, nil).NewReceiver(t.Context(), "orders", &amqp.ReceiverOptions{
 			Filters: []amqp.LinkFilter{amqp.NewSelectorFilter("a = 1")},
 		})
@@ -104,7 +109,8 @@ func TestServer_appliesNoFilterAndSaysSo(t *testing.T) {
 }
 
 func TestServer_carriesManySessionsAndLinks(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		c, _ := connectBoth(t, s, nil)
 		for i := range 40 {
 			ses, err := c.NewSession(t.Context(), nil)

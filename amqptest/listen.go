@@ -19,7 +19,8 @@ func (s *Server) URL() string {
 	if s.err != nil || s.closed || s.url != "" {
 		return s.url
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	var lc net.ListenConfig
+	l, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		s.violations = append(s.violations, fmt.Errorf("amqptest: url: %w", err))
 		return ""

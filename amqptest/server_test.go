@@ -26,6 +26,7 @@ import (
 
 // everyCall makes the calls that return an error.
 func everyCall(t *testing.T, s *Server) map[string]error {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer func() { _ = l.Close() }()
@@ -46,8 +47,8 @@ func TestServer_returnsABadOptionFromEveryCall(t *testing.T) {
 	calls["Close"] = s.Close()
 	_, calls["Bodies"] = Bodies[string](s, "orders")
 	for name, err := range calls {
-		assert.ErrorContains(t, err, "Options.MaxFrameSize: 511 is below 512", name)
-		assert.ErrorContains(t, err, "Options.IdleTimeout: 1ms is below 2ms", name)
+		require.ErrorContains(t, err, "Options.MaxFrameSize: 511 is below 512", name)
+		require.ErrorContains(t, err, "Options.IdleTimeout: 1ms is below 2ms", name)
 	}
 	assert.Empty(t, s.URL())
 	var failures recorder
@@ -61,7 +62,7 @@ func TestServer_answersErrClosedAfterClose(t *testing.T) {
 	require.NoError(t, s.Put("orders", text("0")))
 	require.NoError(t, s.Close())
 	for name, err := range everyCall(t, s) {
-		assert.ErrorIs(t, err, ErrClosed, name)
+		require.ErrorIs(t, err, ErrClosed, name)
 	}
 	assert.Empty(t, s.URL())
 	assert.Len(t, s.Messages("orders"), 1, "what is there can still be looked at")
@@ -106,7 +107,8 @@ func TestServer_closeDoesNotWaitForAClientThatIsMute(t *testing.T) {
 }
 
 func TestServer_connectsABroker(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		b := amqpflow.New("amqp://someone:secret@production.example")
 		require.NoError(t, s.Connect(t.Context(), b))
 		require.NoError(t, b.Shutdown(t.Context()))
@@ -146,7 +148,7 @@ func TestServer_serveReturnsTheListenersError(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 	s := NewServer()
-	assert.ErrorIs(t, s.Serve(l), net.ErrClosed)
+	require.ErrorIs(t, s.Serve(l), net.ErrClosed)
 	require.NoError(t, s.Close())
 }
 
@@ -155,7 +157,7 @@ func TestServer_dialLooksAtItsContext(t *testing.T) {
 	cancel()
 	s := NewServer()
 	_, err := s.Dial(ctx)
-	assert.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, context.Canceled)
 	require.NoError(t, s.Close())
 }
 

@@ -84,7 +84,7 @@ func (c *conn) timers(now, lastWrite time.Time) (due time.Time, end bool) {
 	if idle := c.srv.opts.IdleTimeout; idle > 0 {
 		silent := time.Unix(0, c.lastRead.Load()).Add(idle)
 		if !now.Before(silent) {
-			c.violate(ruleIdle, "silent for %v", idle)
+			c.violatef(ruleIdle, "silent for %v", idle)
 			return c.ending, false
 		}
 		if due.IsZero() || silent.Before(due) {
