@@ -72,8 +72,12 @@ func (q *testQueue) putBodies(t *testing.T, bodies ...string) {
 }
 
 func textMessage(body string) *amqp.Message {
-	return &amqp.Message{Header: &amqp.MessageHeader{Durable: true, Priority: 4}, Data: [][]byte{[]byte(body)}}
+	return &amqp.Message{Header: durableHeader(), Data: [][]byte{[]byte(body)}}
 }
+
+// durableHeader has the standard's default priority, which go-amqp's zero
+// header has not: brokers deliver by priority.
+func durableHeader() *amqp.MessageHeader { return &amqp.MessageHeader{Durable: true, Priority: 4} }
 
 // take receives and accepts exactly n messages.
 func (q *testQueue) take(t *testing.T, n int, filters ...amqp.LinkFilter) []*amqp.Message {

@@ -189,6 +189,16 @@ func (g *gathered[T]) all() []T {
 	return append([]T(nil), g.items...)
 }
 
+// await returns the items once there are n, and fails the test if there come
+// more or fewer.
+func (g *gathered[T]) await(t *testing.T, n int) []T {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(g.all()) >= n }, patience, 5*time.Millisecond)
+	items := g.all()
+	require.Len(t, items, n)
+	return items
+}
+
 var nameSerial atomic.Uint64
 
 // uniqueName is a name that no other run and no other test has.
