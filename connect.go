@@ -254,7 +254,7 @@ func (cn *connection) negotiate(ctx context.Context, target *target, sasl amqp.S
 
 // failedStep tells from how far the handshake came which step failed.
 func (cn *connection) failedStep() string {
-	if code, ok := cn.plane.SASLOutcome(); ok && code == 0 && cn.plane.Phase() >= dataplane.PhaseOpen {
+	if code, ok := cn.plane.SASLOutcome(); ok && code == 0 {
 		return stepOpen
 	}
 	return stepSASL

@@ -190,11 +190,17 @@ func (s *Subscription) receiving() *receiving {
 	return s.link
 }
 
+// setState changes the state of a subscription that has not ended.
 func (s *Subscription) setState(state State, err error) {
 	s.mu.Lock()
-	s.state, s.err = state, err
+	ended := s.state == Ended
+	if !ended {
+		s.state, s.err = state, err
+	}
 	s.mu.Unlock()
-	s.c.observe.state(s, state, err)
+	if !ended {
+		s.c.observe.state(s, state, err)
+	}
 }
 
 // attach gives the subscription a session and a link on conn. Nothing is
