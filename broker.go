@@ -84,7 +84,7 @@ func (b *Broker) Run(ctx context.Context) error {
 		return errRunning
 	}
 	c.running = true
-	connected := c.conn != nil
+	connected := c.conn != nil && c.stop == nil
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()

@@ -17,11 +17,19 @@ type stop struct {
 	err  error
 }
 
+// wait has the grace of the first call, whose context may be the same.
 func (st *stop) wait(ctx context.Context) error {
 	select {
 	case <-st.done:
 		return st.err
 	case <-ctx.Done():
+	}
+	end := time.NewTimer(steps * grace)
+	defer end.Stop()
+	select {
+	case <-st.done:
+		return st.err
+	case <-end.C:
 		return ctx.Err()
 	}
 }
@@ -157,11 +165,11 @@ func (c *core) shutdown(ctx context.Context, conn *connection, subs []*Subscript
 	late, cancel := withGrace(ctx)
 	defer cancel()
 	detach := each(subs, func(s *Subscription) error { return s.detach(late) })
-	senders := c.pub.close(late)
-	session := c.pub.links.endSession(late, conn)
-	closed := conn.close(late)
+	senders := c.pub.close(late[stepSenders])
+	session := c.pub.links.endSession(late[stepPublisher], conn)
+	closed := conn.close(late[stepClose])
 	err := first(settle, detach, senders, session, closed)
-	c.awaitGoroutines(late, conn)
+	c.awaitGoroutines(late[stepAwait], conn)
 	c.observe.connection(false, err)
 	var done Stats
 	for _, s := range subs {
@@ -176,23 +184,61 @@ func (c *core) shutdown(ctx context.Context, conn *connection, subs []*Subscript
 	return err
 }
 
-// grace is what the steps behind the handlers get beyond the caller's context,
-// so that a handler which used all of it does not keep a willing peer from
-// being told.
-const grace = 80 * time.Millisecond
+// grace is what each step behind the handlers gets beyond the caller's
+// context. A handler, or an earlier step, that used all of the context then
+// does not keep a willing peer from being told; all of them together stay
+// under 100 ms.
+const grace = 15 * time.Millisecond
 
-func withGrace(ctx context.Context) (context.Context, context.CancelFunc) {
-	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	if deadline, ok := ctx.Deadline(); ok {
-		cancel()
-		late, cancel = context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(grace))
+// The steps behind the handlers.
+const (
+	stepDetach = iota
+	stepEnd
+	stepSenders
+	stepPublisher
+	stepClose
+	stepAwait
+	steps
+)
+
+// lateSteps bounds the steps behind the handlers: each ends a little later
+// than the one before.
+type lateSteps [steps]context.Context
+
+func withGrace(ctx context.Context) (*lateSteps, context.CancelFunc) {
+	var late lateSteps
+	var cancels [steps]context.CancelFunc
+	for i := range steps {
+		late[i], cancels[i] = context.WithCancel(context.WithoutCancel(ctx))
+		late[i] = lateContext{Context: late[i], caller: ctx}
 	}
 	stopped := context.AfterFunc(ctx, func() {
-		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			time.AfterFunc(grace, cancel)
+		for i, cancel := range cancels {
+			time.AfterFunc(time.Duration(i+1)*grace, cancel)
 		}
 	})
-	return late, func() { stopped(); cancel() }
+	return &late, func() {
+		stopped()
+		for _, cancel := range cancels {
+			cancel()
+		}
+	}
+}
+
+// lateContext ends for the reason for which the caller's has ended.
+type lateContext struct {
+	context.Context
+	caller context.Context
+}
+
+func (c lateContext) Err() error {
+	if c.Context.Err() == nil {
+		return nil
+	}
+	if err := c.caller.Err(); err != nil {
+		return err
+	}
+	return c.Context.Err()
 }
 
 // awaitGoroutines waits, within ctx, for what the connection's end has ended.
@@ -300,43 +346,42 @@ func (s *Subscription) awaitHandlers(ctx context.Context, caller *worker) error 
 }
 
 // detach closes the link and ends its session.
-func (s *Subscription) detach(ctx context.Context) error {
+func (s *Subscription) detach(late *lateSteps) error {
 	r := s.receiving()
 	if r == nil {
 		return nil
 	}
 	var link error
 	if !isClosed(r.link.Done()) {
-		if err := r.recv.Close(ctx); err != nil {
+		if err := r.recv.Close(late[stepDetach]); err != nil {
 			link = fmt.Errorf("amqpflow: detach %q: %w", s.addr, err)
 		}
 	}
-	return first(link, r.conn.leave(ctx, r.sess))
+	return first(link, r.conn.leave(late[stepEnd], r.sess))
 }
 
 // close closes the connection and waits for the peer's answer within ctx; a
-// goroutine that is stuck in go-amqp is freed by closing the socket.
+// goroutine that is stuck in go-amqp is freed by closing the socket. The data
+// plane closes first: go-amqp would hold a mutex while the plane waits.
 //
 // Spec: 2.4.3.
 func (cn *connection) close(ctx context.Context) error {
-	if isClosed(cn.plane.Done()) {
-		if lost := cn.plane.Err(); !errors.Is(lost, dataplane.ErrClosed) {
-			return fmt.Errorf("amqpflow: connection lost: %w", lost)
-		}
-		return nil
-	}
-	closed := make(chan error, 1)
-	cn.calls.Go(func() { closed <- cn.amqp.Close() })
+	closed := make(chan struct{})
+	cn.calls.Go(func() {
+		_ = cn.plane.Close()
+		_ = cn.amqp.Close()
+		close(closed)
+	})
 	select {
-	case err := <-closed:
-		if err != nil {
-			return fmt.Errorf("amqpflow: close the connection: %w", cn.cause(err))
-		}
-		return nil
+	case <-closed:
 	case <-ctx.Done():
 		cn.plane.Abort(ctx.Err())
-		return fmt.Errorf("amqpflow: close the connection: %w", ctx.Err())
+		<-cn.plane.Done()
 	}
+	if lost := cn.plane.Err(); !errors.Is(lost, dataplane.ErrClosed) {
+		return fmt.Errorf("amqpflow: close the connection: %w", lost)
+	}
+	return nil
 }
 
 // each calls do for every item at once and returns the first error, in the

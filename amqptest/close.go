@@ -7,16 +7,16 @@ import (
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
-// onClose answers the client's CLOSE, after which the socket closes.
+// onClose answers the client's CLOSE. The client closes the socket; if it does
+// not, it is closed after linger.
 func (c *conn) onClose(body []byte) {
 	var cl wire.Close
 	if err := cl.Decode(body); err != nil {
-		c.violate(rulePerformative, "close: %v", err)
+		c.violatef(rulePerformative, "close: %v", err)
 		return
 	}
 	c.srv.log.Info("connection closed by the client", "peer", c.name, "error", wireError(cl.Error))
 	c.closeIn = true
-	c.finishing = true
 	c.closing(&wire.Close{})
 }
 
@@ -40,16 +40,12 @@ func (c *conn) end() {
 
 // closingFrame looks for the client's CLOSE after ours.
 func (c *conn) closingFrame(code uint64) {
-	if code == wire.CodeClose {
-		c.closeIn = true
-		c.finishing = true
-		c.touch()
-	}
+	c.closeIn = code == wire.CodeClose
 }
 
 // shut closes the connection from our side: a CLOSE with e where an OPEN has
-// been sent, and linger for the client's answer, so that a socket closed over
-// unread bytes does not take our CLOSE with it.
+// been sent, and linger for the client to answer and to close the socket: one
+// that we close over unread bytes would take our CLOSE with it.
 func (c *conn) shut(e *wire.Error) {
 	if c.phase == phaseClosing || c.dead {
 		return

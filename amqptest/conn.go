@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,7 +14,7 @@ import (
 
 const (
 	readBufferSize = 64 << 10
-	linger         = time.Second // for the client's CLOSE after ours
+	linger         = time.Second // for the client to close the socket after our CLOSE
 	// outRoom is how much may wait in the write buffer before deliveries
 	// stop; what answers the client's own frames goes beyond it, until
 	// outLimit, where reading stops.
@@ -50,12 +51,11 @@ type conn struct {
 	ending   time.Time           // when the socket is closed at the latest; zero: not ending
 	lastRead atomic.Int64        // Unix nanoseconds of the last bytes from the client
 
-	out       []byte // written next
-	writing   bool   // the writer is sending what it swapped out
-	finishing bool   // the socket closes once out is empty
-	starved   bool   // deliveries wait for room in out
-	touched   bool   // in srv.touched
-	drained   sync.Cond
+	out     []byte // written next
+	writing bool   // the writer is sending what it swapped out
+	starved bool   // deliveries wait for room in out
+	touched bool   // in srv.touched
+	drained sync.Cond
 
 	// Reused by every frame.
 	transfer    wire.Transfer
@@ -96,7 +96,7 @@ func (c *conn) readLoop() {
 			to = copy(buf, buf[from:to])
 			from = 0
 			if to == len(buf) { // one frame that is larger than the buffer
-				buf = append(buf, make([]byte, len(buf))...)
+				buf = slices.Concat(buf, make([]byte, len(buf)))
 			}
 		}
 		if err != nil {
@@ -138,11 +138,11 @@ func (c *conn) next(b []byte) int {
 	}
 	h, err := wire.ParseFrameHeader(b)
 	if err != nil {
-		c.violate(ruleFrame, "%v", err)
+		c.violatef(ruleFrame, "%v", err)
 		return len(b)
 	}
 	if h.Size > c.srv.opts.MaxFrameSize {
-		c.violate(ruleFrameSize, "a frame of %d bytes, %d are allowed", h.Size, c.srv.opts.MaxFrameSize)
+		c.violatef(ruleFrameSize, "a frame of %d bytes, %d are allowed", h.Size, c.srv.opts.MaxFrameSize)
 		return len(b)
 	}
 	if uint32(len(b)) < h.Size {
@@ -159,7 +159,7 @@ func (c *conn) frame(h wire.FrameHeader, body []byte) {
 		want = wire.TypeSASL
 	}
 	if h.Type != want {
-		c.violate(ruleFrame, "a frame of type %d where type %d is due", h.Type, want)
+		c.violatef(ruleFrame, "a frame of type %d where type %d is due", h.Type, want)
 		return
 	}
 	if c.phase == phaseSASL {
@@ -171,18 +171,18 @@ func (c *conn) frame(h wire.FrameHeader, body []byte) {
 	}
 	code, _, err := wire.PeekDescriptor(body)
 	if err != nil {
-		c.violate(rulePerformative, "%v", err)
+		c.violatef(rulePerformative, "%v", err)
 		return
 	}
 	switch {
 	case c.closeIn:
-		c.violate(ruleAfterClose, "%s after close", performativeName(code))
+		c.violatef(ruleAfterClose, "%s after close", performativeName(code))
 	case c.phase == phaseClosing:
 		c.closingFrame(code)
 	case c.phase == phaseOpen:
 		c.openFrame(h.Channel, code, body)
 	case code == wire.CodeOpen:
-		c.violate(ruleUnexpectedFrame, "a second open")
+		c.violatef(ruleUnexpectedFrame, "a second open")
 	case code == wire.CodeClose:
 		c.onClose(body)
 	case code == wire.CodeBegin:
@@ -196,7 +196,7 @@ func (c *conn) frame(h wire.FrameHeader, body []byte) {
 func (c *conn) sessionFrame(channel uint16, code uint64, body []byte) {
 	ses := c.sessions[channel]
 	if ses == nil {
-		c.violate(ruleChannel, "%s on channel %d, which has no session", performativeName(code), channel)
+		c.violatef(ruleChannel, "%s on channel %d, which has no session", performativeName(code), channel)
 		return
 	}
 	var err error
@@ -229,10 +229,10 @@ func (c *conn) sessionFrame(channel uint16, code uint64, body []byte) {
 			ses.onEnd()
 		}
 	default:
-		c.violate(ruleUnexpectedFrame, "performative 0x%02x", code)
+		c.violatef(ruleUnexpectedFrame, "performative 0x%02x", code)
 	}
 	if err != nil {
-		c.violate(rulePerformative, "%s: %v", performativeName(code), err)
+		c.violatef(rulePerformative, "%s: %v", performativeName(code), err)
 	}
 }
 

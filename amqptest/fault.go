@@ -46,9 +46,9 @@ func RefuseAttach(addr amqpflow.Address, cond amqp.ErrCond, description string) 
 }
 
 // Answer answers a message that a client publishes to addr with an outcome.
-// reason goes with OutcomeRejected and may be nil; OutcomeModified says
+// reason goes with Rejected and may be nil; Modified says
 // delivery-failed; OutcomeNone settles without a state. Unless the outcome is
-// OutcomeAccepted the message is dropped. After counts messages that are
+// Accepted the message is dropped. After counts messages that are
 // stored and accepted as ever. Messages sent settled are not counted: nothing
 // answers them.
 //
@@ -156,13 +156,13 @@ func stateOf(outcome amqpflow.Outcome, reason *amqp.Error) (wire.State, error) {
 	switch outcome {
 	case amqpflow.OutcomeNone:
 		return wire.State{}, nil
-	case amqpflow.OutcomeAccepted:
+	case amqpflow.Accepted:
 		return wire.State{Kind: wire.StateAccepted}, nil
-	case amqpflow.OutcomeReleased:
+	case amqpflow.Released:
 		return wire.State{Kind: wire.StateReleased}, nil
-	case amqpflow.OutcomeModified:
+	case amqpflow.Modified:
 		return wire.State{Kind: wire.StateModified, DeliveryFailed: true}, nil
-	case amqpflow.OutcomeRejected:
+	case amqpflow.Rejected:
 		e, err := errorOf(reason)
 		return wire.State{Kind: wire.StateRejected, Error: e}, err
 	default:
@@ -259,12 +259,12 @@ func (s *Server) detachAll(f *activeFault) bool {
 
 // dropAll cuts the open connections and says whether there were any.
 func (s *Server) dropAll() bool {
-	any := false
+	dropped := false
 	for c := range s.conns {
 		if c.phase == phaseRunning && !c.dead {
 			c.drop()
-			any = true
+			dropped = true
 		}
 	}
-	return any
+	return dropped
 }

@@ -22,7 +22,7 @@ func (c *conn) protocolHeader(b []byte) {
 	switch {
 	case err != nil:
 		c.header(wire.ProtoAMQP)
-		c.violate(ruleProtocolHeader, "%v", err)
+		c.violatef(ruleProtocolHeader, "%v", err)
 	case id == wire.ProtoSASL && c.phase == phaseHeader:
 		c.header(wire.ProtoSASL)
 		c.append(wire.TypeSASL, 0, &wire.SASLMechanisms{Mechanisms: c.srv.mechanisms()})
@@ -32,7 +32,7 @@ func (c *conn) protocolHeader(b []byte) {
 		c.phase = phaseOpen
 	case id == wire.ProtoSASL:
 		c.header(wire.ProtoAMQP)
-		c.violate(ruleProtocolHeader, "a second SASL layer")
+		c.violatef(ruleProtocolHeader, "a second SASL layer")
 	default: // TLS inside the connection, or no SASL where Users is set
 		c.header(wire.ProtoSASL)
 		c.srv.log.Warn("protocol refused", "peer", c.name, "protocol", id)
@@ -56,7 +56,7 @@ func (s *Server) mechanisms() []wire.Symbol {
 func (c *conn) saslFrame(body []byte) {
 	var init wire.SASLInit
 	if err := init.Decode(body); err != nil {
-		c.violate(ruleSASL, "sasl-init: %v", err)
+		c.violatef(ruleSASL, "sasl-init: %v", err)
 		return
 	}
 	if !c.srv.admits(&init) {
@@ -94,12 +94,12 @@ func (s *Server) admits(init *wire.SASLInit) bool {
 // openFrame answers OPEN, which must come first.
 func (c *conn) openFrame(channel uint16, code uint64, body []byte) {
 	if code != wire.CodeOpen {
-		c.violate(ruleOpenFirst, "%s before open", performativeName(code))
+		c.violatef(ruleOpenFirst, "%s before open", performativeName(code))
 		return
 	}
 	var o wire.Open
 	if err := o.Decode(body); err != nil {
-		c.violate(rulePerformative, "open: %v", err)
+		c.violatef(rulePerformative, "open: %v", err)
 		return
 	}
 	c.peer = o
@@ -112,9 +112,9 @@ func (c *conn) openFrame(channel uint16, code uint64, body []byte) {
 	c.phase = phaseRunning
 	switch {
 	case channel != 0:
-		c.violate(ruleChannel, "open on channel %d", channel)
+		c.violatef(ruleChannel, "open on channel %d", channel)
 	case o.MaxFrameSize < minMaxFrameSize:
-		c.violate(ruleOpen, "a max-frame-size of %d, which is below %d", o.MaxFrameSize, minMaxFrameSize)
+		c.violatef(ruleOpen, "a max-frame-size of %d, which is below %d", o.MaxFrameSize, minMaxFrameSize)
 	default:
 		c.srv.log.Info("connection opened", "peer", c.name, "container", o.ContainerID)
 	}

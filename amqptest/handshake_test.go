@@ -20,7 +20,8 @@ func plain(user, password string) []byte {
 }
 
 func TestServer_letsEveryoneInUnlessUsersIsSet(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		for _, o := range []*amqp.ConnOptions{
 			nil,
 			{SASLType: amqp.SASLTypeAnonymous()},
@@ -33,7 +34,8 @@ func TestServer_letsEveryoneInUnlessUsersIsSet(t *testing.T) {
 }
 
 func TestServer_checksUsers(t *testing.T) {
-	inBubble(t, &Options{Users: map[string]string{"alice": "secret", "bob": ""}}, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, &Options{Users: map[string]string{"alice": "secret", "bob": ""}})
 		dial := func(o *amqp.ConnOptions) error {
 			nc, err := s.Dial(t.Context())
 			require.NoError(t, err)
@@ -59,7 +61,8 @@ func TestServer_checksUsers(t *testing.T) {
 }
 
 func TestServer_answersWrongCredentialsWithTheAuthCode(t *testing.T) {
-	inBubble(t, &Options{Users: map[string]string{"alice": "secret"}}, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, &Options{Users: map[string]string{"alice": "secret"}})
 		r := dialRaw(t, s)
 		r.header(wire.ProtoSASL)
 		var m wire.SASLMechanisms
@@ -74,7 +77,8 @@ func TestServer_answersWrongCredentialsWithTheAuthCode(t *testing.T) {
 }
 
 func TestServer_takesAPipelinedOpening(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
 		r := dialRaw(t, s)
 		h := wire.ProtocolHeader(wire.ProtoSASL)
 		b := append(h[:], plain("a", "b")...)
@@ -94,7 +98,8 @@ func TestServer_takesAPipelinedOpening(t *testing.T) {
 }
 
 func TestServer_announcesItsOptions(t *testing.T) {
-	inBubble(t, &Options{MaxFrameSize: 1000, ChannelMax: 3, HandleMax: 5, Window: 7, IdleTimeout: time.Minute}, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, &Options{MaxFrameSize: 1000, ChannelMax: 3, HandleMax: 5, Window: 7, IdleTimeout: time.Minute})
 		r := dialRaw(t, s).opened()
 		var o wire.Open
 		require.NoError(t, o.Decode(r.await(wire.CodeOpen)))
@@ -113,9 +118,10 @@ func TestServer_announcesItsOptions(t *testing.T) {
 }
 
 func TestServer_keepsAClientAliveByHeartbeats(t *testing.T) {
-	inBubble(t, &Options{IdleTimeout: 10 * time.Second}, func(t *testing.T, s *Server) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, &Options{IdleTimeout: 10 * time.Second})
 		ses := connect(t, s, &amqp.ConnOptions{IdleTimeout: 4 * time.Second})
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		snd := sender(t, ses, "orders", nil)
 		require.NoError(t, snd.Send(t.Context(), text("1"), nil))
 	})
@@ -127,10 +133,11 @@ func TestServer_findsASilentClientAtIdleTimeout(t *testing.T) {
 		r := dialRaw(t, s).opened()
 		r.await(wire.CodeBegin)
 		began := time.Now()
-		e := r.closed()
+		var c wire.Close
+		require.NoError(t, c.Decode(r.await(wire.CodeClose)))
 		assert.Equal(t, 10*time.Second, time.Since(began))
-		require.NotNil(t, e)
-		assert.EqualValues(t, amqp.ErrCondResourceLimitExceeded, e.Condition)
+		require.NotNil(t, c.Error)
+		assert.EqualValues(t, amqp.ErrCondResourceLimitExceeded, c.Error.Condition)
 		assertBroke(t, s.Close(), ruleIdle)
 	})
 }

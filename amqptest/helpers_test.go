@@ -5,24 +5,21 @@ import (
 	"net"
 	"strconv"
 	"testing"
-	"testing/synctest"
 
 	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/amqpflow/amqpflow"
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
-// inBubble runs test on a server that no client may have broken a rule of.
-func inBubble(t *testing.T, o *Options, test func(t *testing.T, s *Server)) {
+// newServer is a server that no client may have broken a rule of when the test
+// ends.
+func newServer(t *testing.T, o *Options) *Server {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		s := NewServer(o)
-		defer func() { assert.NoError(t, s.Close()) }()
-		test(t, s)
-	})
+	s := NewServer(o)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s
 }
 
 // connect returns a session of a go-amqp client that closes with the test.
@@ -85,18 +82,20 @@ func numbered(n int) []*amqp.Message {
 	return ms
 }
 
-func bodies(t *testing.T, s *Server, addr string) []string {
+// bodies are those of the queue orders.
+func bodies(t *testing.T, s *Server) []string {
 	t.Helper()
-	r, err := Bodies[string](s, amqpflow.Address(addr))
+	r, err := Bodies[string](s, "orders")
 	require.NoError(t, err)
 	return r
 }
 
 // raw is a client that sends what it is told to.
 type raw struct {
-	t    *testing.T
-	nc   net.Conn
-	buf  []byte
+	t       *testing.T
+	nc      net.Conn
+	buf     []byte
+	largest uint32 // of the server's frames so far
 }
 
 func dialRaw(t *testing.T, s *Server) *raw {
@@ -146,6 +145,7 @@ func (r *raw) frame() []byte {
 			h, err := wire.ParseFrameHeader(r.buf)
 			require.NoError(r.t, err)
 			if len(r.buf) >= int(h.Size) {
+				r.largest = max(r.largest, h.Size)
 				body := r.buf[8:h.Size]
 				r.buf = r.buf[h.Size:]
 				if len(body) == 0 {

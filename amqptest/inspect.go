@@ -18,7 +18,7 @@ type Settlement struct {
 	// Outcome is OutcomeNone where the consumer settled without a state,
 	// which puts the message back.
 	Outcome amqpflow.Outcome
-	// Error goes with OutcomeRejected; it may be nil.
+	// Error goes with Rejected; it may be nil.
 	Error *amqp.Error
 	// DeliveryCount is the delivery-count that the delivery carried.
 	DeliveryCount uint32

@@ -2,6 +2,7 @@ package amqptest
 
 import (
 	"math"
+	"slices"
 
 	"github.com/Azure/go-amqp"
 
@@ -48,13 +49,13 @@ func (ses *session) onAttach(a *wire.Attach) {
 	c := ses.conn
 	switch {
 	case a.Handle > c.srv.opts.HandleMax:
-		c.violate(ruleHandleMax, "attach on handle %d, %d is the highest", a.Handle, c.srv.opts.HandleMax)
+		c.violatef(ruleHandleMax, "attach on handle %d, %d is the highest", a.Handle, c.srv.opts.HandleMax)
 		return
 	case ses.links[a.Handle] != nil:
-		c.violate(ruleHandleInUse, "attach on handle %d, which is attached", a.Handle)
+		c.violatef(ruleHandleInUse, "attach on handle %d, which is attached", a.Handle)
 		return
 	case a.Role == wire.RoleSender && !a.InitialDeliveryCount.Set:
-		c.violate(ruleAttach, "a sender's attach without initial-delivery-count")
+		c.violatef(ruleAttach, "a sender's attach without initial-delivery-count")
 		return
 	}
 	l := &link{
@@ -141,7 +142,7 @@ func (l *link) detach(e *wire.Error) {
 func (ses *session) onDetach(d *wire.Detach) {
 	l := ses.links[d.Handle]
 	if l == nil {
-		ses.conn.violate(ruleHandle, "detach of handle %d, which is not attached", d.Handle)
+		ses.conn.violatef(ruleHandle, "detach of handle %d, which is not attached", d.Handle)
 		return
 	}
 	ses.flush()
@@ -212,10 +213,8 @@ func node(name string, dynamic bool, capabilities []wire.Symbol) (string, *wire.
 	case name == "":
 		return name, refusal(amqp.ErrCondInvalidField, "an attach without an address")
 	}
-	for _, capability := range capabilities {
-		if capability == address.CapabilityTopic {
-			return name, refusal(amqp.ErrCondNotImplemented, "topics are not implemented")
-		}
+	if slices.Contains(capabilities, address.CapabilityTopic) {
+		return name, refusal(amqp.ErrCondNotImplemented, "topics are not implemented")
 	}
 	return name, nil
 }
@@ -233,7 +232,7 @@ func (l *link) onFlow(f *wire.Flow) {
 		count = 0 // before the client has seen our ATTACH: its initial value
 	}
 	if after(count, l.count) {
-		l.ses.conn.violate(ruleDeliveryCount, "flow on link %q: delivery-count %d, but it is at %d", l.name, count, l.count)
+		l.ses.conn.violatef(ruleDeliveryCount, "flow on link %q: delivery-count %d, but it is at %d", l.name, count, l.count)
 		return
 	}
 	if l.role == wire.RoleReceiver {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 
 	"github.com/amqpflow/amqpflow"
@@ -18,7 +19,8 @@ func (s *Server) URL() string {
 	if s.err != nil || s.closed || s.url != "" {
 		return s.url
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	var lc net.ListenConfig
+	l, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		s.violations = append(s.violations, fmt.Errorf("amqptest: url: %w", err))
 		return ""
@@ -67,6 +69,18 @@ func (s *Server) accept(l net.Listener) error {
 	}
 }
 
+// pipe is the client's end of a net.Pipe, which after its Close fails as a
+// socket does: clients know their own Close by net.ErrClosed.
+type pipe struct{ net.Conn }
+
+func (p pipe) Read(b []byte) (int, error) {
+	n, err := p.Conn.Read(b)
+	if errors.Is(err, io.ErrClosedPipe) {
+		err = net.ErrClosed
+	}
+	return n, err
+}
+
 // Dial returns the client's end of a pipe to the server. It does not wait:
 // ctx is only looked at once.
 func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
@@ -78,7 +92,7 @@ func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
 		_ = client.Close()
 		return nil, err
 	}
-	return client, nil
+	return pipe{client}, nil
 }
 
 // Connect connects b to the server over a pipe: b.ConnectInProcess with Dial.

@@ -108,12 +108,12 @@ func (m *message) annotate(annotations wire.Map) {
 			own = append(own, e)
 		}
 	}
-	rest, err := wire.AppendSection(slices.Clone(before), wire.CodeMessageAnnotations, own)
+	section, err := wire.AppendSection(nil, wire.CodeMessageAnnotations, own)
 	if err != nil {
 		return // cannot be: every value was decoded by wire
 	}
 	m.messageID = slices.Clone(m.messageID) // lets go of the old bytes
-	m.rest = append(rest, behind...)
+	m.rest = slices.Concat(before, section, behind)
 }
 
 // split returns the bytes before and behind the message-annotations, and them.

@@ -101,8 +101,8 @@ func (q *queue) take(i int) *message {
 func (q *queue) pump() {
 	for q.len() > 0 && q.deliverOne() {
 	}
-	for i := 0; i < len(q.links); i++ {
-		if l := q.links[i]; l.role == wire.RoleSender {
+	for _, l := range q.links {
+		if l.role == wire.RoleSender {
 			l.finishDrain()
 		}
 	}

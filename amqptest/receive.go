@@ -21,7 +21,7 @@ type incoming struct {
 func (ses *session) onTransfer(t *wire.Transfer) {
 	c := ses.conn
 	if ses.inWindow == 0 {
-		c.violate(ruleSessionWindow, "a transfer beyond the incoming window (transfer-id %d)", ses.nextIn)
+		c.violatef(ruleSessionWindow, "a transfer beyond the incoming window (transfer-id %d)", ses.nextIn)
 		return
 	}
 	ses.inWindow--
@@ -33,13 +33,13 @@ func (ses *session) onTransfer(t *wire.Transfer) {
 	l := ses.links[t.Handle]
 	switch {
 	case l == nil:
-		c.violate(ruleHandle, "transfer on handle %d, which is not attached", t.Handle)
+		c.violatef(ruleHandle, "transfer on handle %d, which is not attached", t.Handle)
 		return
 	case l.role == wire.RoleSender:
-		c.violate(ruleDirection, "transfer on link %q, on which the client receives", l.name)
+		c.violatef(ruleDirection, "transfer on link %q, on which the client receives", l.name)
 		return
 	case t.Resume:
-		c.violate(ruleResume, "transfer on link %q resumes a delivery that is not known", l.name)
+		c.violatef(ruleResume, "transfer on link %q resumes a delivery that is not known", l.name)
 		return
 	}
 	if l.partial == nil {
@@ -76,17 +76,17 @@ func (l *link) begin(t *wire.Transfer) *incoming {
 	id := t.DeliveryID.Value
 	switch {
 	case !t.DeliveryID.Set:
-		c.violate(ruleFirstTransfer, "link %q: a first transfer without delivery-id", l.name)
+		c.violatef(ruleFirstTransfer, "link %q: a first transfer without delivery-id", l.name)
 	case t.DeliveryTag == nil:
-		c.violate(ruleFirstTransfer, "link %q: a first transfer without delivery-tag (delivery-id %d)", l.name, id)
+		c.violatef(ruleFirstTransfer, "link %q: a first transfer without delivery-tag (delivery-id %d)", l.name, id)
 	case len(t.DeliveryTag) > maxDeliveryTag:
-		c.violate(ruleFirstTransfer, "link %q: a delivery-tag of %d bytes (delivery-id %d)", l.name, len(t.DeliveryTag), id)
+		c.violatef(ruleFirstTransfer, "link %q: a delivery-tag of %d bytes (delivery-id %d)", l.name, len(t.DeliveryTag), id)
 	case !t.MessageFormat.Set:
-		c.violate(ruleFirstTransfer, "link %q: a first transfer without message-format (delivery-id %d)", l.name, id)
+		c.violatef(ruleFirstTransfer, "link %q: a first transfer without message-format (delivery-id %d)", l.name, id)
 	case ses.anyIncoming && id != ses.incoming:
-		c.violate(ruleDeliveryID, "link %q: delivery-id %d where %d is due", l.name, id, ses.incoming)
+		c.violatef(ruleDeliveryID, "link %q: delivery-id %d where %d is due", l.name, id, ses.incoming)
 	case l.credit == 0:
-		c.violate(ruleLinkCredit, "link %q: a delivery without credit (delivery-id %d)", l.name, id)
+		c.violatef(ruleLinkCredit, "link %q: a delivery without credit (delivery-id %d)", l.name, id)
 	default:
 		if !ses.anyIncoming {
 			ses.anyIncoming, ses.firstIn = true, id
@@ -108,11 +108,11 @@ func (l *link) goesOn(t *wire.Transfer) bool {
 	p, c := l.partial, l.ses.conn
 	switch {
 	case t.DeliveryID.Set && t.DeliveryID.Value != p.id:
-		c.violate(ruleContinuation, "link %q: delivery-id %d within delivery %d", l.name, t.DeliveryID.Value, p.id)
+		c.violatef(ruleContinuation, "link %q: delivery-id %d within delivery %d", l.name, t.DeliveryID.Value, p.id)
 	case t.DeliveryTag != nil && !bytes.Equal(t.DeliveryTag, p.tag):
-		c.violate(ruleContinuation, "link %q: another delivery-tag within delivery %d", l.name, p.id)
+		c.violatef(ruleContinuation, "link %q: another delivery-tag within delivery %d", l.name, p.id)
 	case t.MessageFormat.Set && t.MessageFormat.Value != p.format:
-		c.violate(ruleContinuation, "link %q: another message-format within delivery %d", l.name, p.id)
+		c.violatef(ruleContinuation, "link %q: another message-format within delivery %d", l.name, p.id)
 	default:
 		return true
 	}
@@ -131,15 +131,15 @@ func (l *link) complete(p *incoming, state *wire.State) {
 	ses, c := l.ses, l.ses.conn
 	switch {
 	case l.sndMode == sndSettled && !p.settled:
-		c.violate(ruleSettleMode, "link %q: delivery %d is unsettled, but the link's snd-settle-mode is settled", l.name, p.id)
+		c.violatef(ruleSettleMode, "link %q: delivery %d is unsettled, but the link's snd-settle-mode is settled", l.name, p.id)
 		return
 	case l.sndMode == sndUnsettled && p.settled:
-		c.violate(ruleSettleMode, "link %q: delivery %d is settled, but the link's snd-settle-mode is unsettled", l.name, p.id)
+		c.violatef(ruleSettleMode, "link %q: delivery %d is settled, but the link's snd-settle-mode is unsettled", l.name, p.id)
 		return
 	}
 	m, err := newMessage(&c.sections, p.format, p.payload)
 	if err != nil {
-		c.violate(ruleMessage, "link %q: delivery %d: %v", l.name, p.id, err)
+		c.violatef(ruleMessage, "link %q: delivery %d: %v", l.name, p.id, err)
 		return
 	}
 	if l.detached {

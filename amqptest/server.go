@@ -230,11 +230,12 @@ func (s *Server) quiesce() {
 		q.dirty = false
 		q.pump()
 	}
-	for i := 0; i < len(s.owing); i++ {
-		s.owing[i].owing = false
-		s.owing[i].flush()
+	for len(s.owing) > 0 {
+		ses := s.owing[len(s.owing)-1]
+		s.owing = s.owing[:len(s.owing)-1]
+		ses.owing = false
+		ses.flush()
 	}
-	s.owing = s.owing[:0]
 	if len(s.waiters) > 0 && s.idleLocked() {
 		for _, w := range s.waiters {
 			close(w)

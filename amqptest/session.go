@@ -40,19 +40,19 @@ type session struct {
 func (c *conn) onBegin(channel uint16, body []byte) {
 	var b wire.Begin
 	if err := b.Decode(body); err != nil {
-		c.violate(rulePerformative, "begin: %v", err)
+		c.violatef(rulePerformative, "begin: %v", err)
 		return
 	}
 	opts := &c.srv.opts
 	switch {
 	case channel > opts.ChannelMax:
-		c.violate(ruleChannelMax, "begin on channel %d, %d is the highest", channel, opts.ChannelMax)
+		c.violatef(ruleChannelMax, "begin on channel %d, %d is the highest", channel, opts.ChannelMax)
 		return
 	case c.sessions[channel] != nil:
-		c.violate(ruleChannel, "begin on channel %d, which has a session", channel)
+		c.violatef(ruleChannel, "begin on channel %d, which has a session", channel)
 		return
 	case b.RemoteChannel.Set:
-		c.violate(ruleChannel, "begin answers channel %d, on which nobody asked", b.RemoteChannel.Value)
+		c.violatef(ruleChannel, "begin answers channel %d, on which nobody asked", b.RemoteChannel.Value)
 		return
 	}
 	ses := &session{
@@ -152,10 +152,10 @@ func (ses *session) onFlow(f *wire.Flow) {
 	}
 	switch {
 	case after(next, ses.nextOut):
-		c.violate(ruleSessionID, "flow: next-incoming-id %d, but %d has not been sent", next, ses.nextOut)
+		c.violatef(ruleSessionID, "flow: next-incoming-id %d, but %d has not been sent", next, ses.nextOut)
 		return
 	case f.NextOutgoingID != ses.nextIn:
-		c.violate(ruleSessionID, "flow: next-outgoing-id %d, but %d comes next", f.NextOutgoingID, ses.nextIn)
+		c.violatef(ruleSessionID, "flow: next-outgoing-id %d, but %d comes next", f.NextOutgoingID, ses.nextIn)
 		return
 	}
 	shut := ses.outWindow == 0
@@ -172,7 +172,7 @@ func (ses *session) onFlow(f *wire.Flow) {
 	}
 	l := ses.links[f.Handle.Value]
 	if l == nil {
-		c.violate(ruleHandle, "flow on handle %d, which is not attached", f.Handle.Value)
+		c.violatef(ruleHandle, "flow on handle %d, which is not attached", f.Handle.Value)
 		return
 	}
 	if !l.detached {

@@ -55,7 +55,7 @@ func (ses *session) onDisposition(d *wire.Disposition) {
 	}
 	count := to - from // deliveries that exist
 	if after(d.First, d.Last) || d.First-from >= count || d.Last-from >= count {
-		c.violate(ruleDisposition, "deliveries %d to %d, of which not all exist", d.First, d.Last)
+		c.violatef(ruleDisposition, "deliveries %d to %d, of which not all exist", d.First, d.Last)
 		return
 	}
 	for id := d.First; ; id++ {
@@ -83,7 +83,7 @@ func (ses *session) settle(id uint32, disposition *wire.Disposition) bool {
 		if ses.excused.has(id) {
 			return true
 		}
-		ses.conn.violate(ruleSettledTwice, "delivery %d is settled already", id)
+		ses.conn.violatef(ruleSettledTwice, "delivery %d is settled already", id)
 		return false
 	}
 	delete(ses.unsettled, id)
@@ -128,13 +128,13 @@ func (q *queue) settle(d *delivery, state *wire.State) {
 func outcomeOf(kind wire.StateKind) amqpflow.Outcome {
 	switch kind {
 	case wire.StateAccepted:
-		return amqpflow.OutcomeAccepted
+		return amqpflow.Accepted
 	case wire.StateRejected:
-		return amqpflow.OutcomeRejected
+		return amqpflow.Rejected
 	case wire.StateReleased:
-		return amqpflow.OutcomeReleased
+		return amqpflow.Released
 	case wire.StateModified:
-		return amqpflow.OutcomeModified
+		return amqpflow.Modified
 	default:
 		return amqpflow.OutcomeNone
 	}
@@ -148,7 +148,7 @@ type run struct{ first, last uint32 }
 
 func (e *excused) add(id uint32) {
 	runs := *e
-	i, found := runs.find(id)
+	i, found := e.find(id)
 	switch {
 	case found:
 	case i > 0 && runs[i-1].last+1 == id:
@@ -158,13 +158,13 @@ func (e *excused) add(id uint32) {
 	}
 }
 
-func (e excused) has(id uint32) bool {
+func (e *excused) has(id uint32) bool {
 	_, found := e.find(id)
 	return found
 }
 
-func (e excused) find(id uint32) (int, bool) {
-	return slices.BinarySearchFunc(e, id, func(r run, id uint32) int {
+func (e *excused) find(id uint32) (int, bool) {
+	return slices.BinarySearchFunc(*e, id, func(r run, id uint32) int {
 		switch {
 		case r.last < id:
 			return -1

@@ -66,9 +66,9 @@ func (v *violation) Error() string {
 // ask for.
 const maxDescription = 256
 
-// violate records that the client broke r and closes the connection with r's
+// violatef records that the client broke r and closes the connection with r's
 // condition. Nothing that comes later is looked at.
-func (c *conn) violate(r rule, format string, args ...any) {
+func (c *conn) violatef(r rule, format string, args ...any) {
 	if c.phase == phaseClosing && !c.closeIn {
 		return // the first one has closed the connection
 	}

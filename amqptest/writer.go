@@ -29,7 +29,7 @@ func (c *conn) writeLoop() {
 			continue
 		}
 		if _, err := c.nc.Write(buf); err != nil {
-			c.failWrite()
+			c.finish()
 			return
 		}
 		spare, lastWrite = buf, time.Now()
@@ -53,9 +53,6 @@ func (c *conn) swap(spare []byte, lastWrite time.Time) (buf []byte, due time.Tim
 	}
 	now := time.Now()
 	if len(c.out) == 0 {
-		if c.finishing {
-			return nil, due, true
-		}
 		if due, end = c.timers(now, lastWrite); end {
 			return nil, due, true
 		}
@@ -87,7 +84,7 @@ func (c *conn) timers(now, lastWrite time.Time) (due time.Time, end bool) {
 	if idle := c.srv.opts.IdleTimeout; idle > 0 {
 		silent := time.Unix(0, c.lastRead.Load()).Add(idle)
 		if !now.Before(silent) {
-			c.violate(ruleIdle, "silent for %v", idle)
+			c.violatef(ruleIdle, "silent for %v", idle)
 			return c.ending, false
 		}
 		if due.IsZero() || silent.Before(due) {
@@ -111,25 +108,8 @@ func (c *conn) await(due time.Time) {
 	}
 }
 
-// finish closes the socket after the last byte, with TLS's own farewell.
+// finish closes the socket unless that has been done; the reader sees it.
 func (c *conn) finish() {
-	s := c.srv
-	s.lock()
-	dead, finishing := c.dead, c.finishing
-	c.dead = true
-	c.release()
-	c.drained.Broadcast()
-	s.unlock()
-	switch {
-	case dead: // closed already
-	case finishing:
-		_ = c.nc.Close() // the reader sees it
-	default:
-		c.closeRaw()
-	}
-}
-
-func (c *conn) failWrite() {
 	s := c.srv
 	s.lock()
 	c.writing = false

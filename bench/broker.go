@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 
 	"github.com/Azure/go-amqp"
@@ -121,6 +120,3 @@ func accepted(ctx context.Context, receipt amqp.SendReceipt) error {
 	}
 	return nil
 }
-
-// escaped is a name as part of a RabbitMQ address.
-func escaped(name string) string { return url.PathEscape(name) }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/Azure/go-amqp"
@@ -35,7 +36,7 @@ func newRabbitQueues(ctx context.Context, session *amqp.Session, queueType strin
 	return &rabbitQueues{requests: requests, responses: responses, queueType: queueType}, nil
 }
 
-func (q *rabbitQueues) node(name string) string { return "/queues/" + escaped(name) }
+func (q *rabbitQueues) node(name string) string { return "/queues/" + url.PathEscape(name) }
 func (q *rabbitQueues) capabilities() []string  { return nil }
 
 func (q *rabbitQueues) create(ctx context.Context, name string) error {

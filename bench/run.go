@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 )
 
@@ -61,16 +62,19 @@ func (r runner) run(ctx context.Context, s scenario) (result, error) {
 // round measures both sides, one after the other. Rounds alternate who goes
 // first, so that neither always finds the warmer machine.
 func (r runner) round(ctx context.Context, s scenario, flowFirst bool) (p pair, err error) {
-	measureRaw := func() error { p.raw, err = r.one(ctx, s, r.raw); return err }
-	measureFlow := func() error { p.flow, err = r.one(ctx, s, r.flow); return err }
-	first, second := measureRaw, measureFlow
+	order := []struct {
+		side side
+		into *sample
+	}{{r.raw, &p.raw}, {r.flow, &p.flow}}
 	if flowFirst {
-		first, second = second, first
+		slices.Reverse(order)
 	}
-	if err := first(); err != nil {
-		return pair{}, err
+	for _, o := range order {
+		if *o.into, err = r.one(ctx, s, o.side); err != nil {
+			return pair{}, err
+		}
 	}
-	return p, second()
+	return p, nil
 }
 
 // one measures one side in a place of its own.

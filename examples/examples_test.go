@@ -5,12 +5,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -40,13 +42,32 @@ the next instance did the other 4
 `,
 }
 
-// build compiles one example and returns its path.
-func build(t *testing.T, example string) string {
+// folder holds every example, compiled by the first test that runs one.
+var folder string
+
+var compile = sync.OnceValue(func() (err error) {
+	if folder, err = os.MkdirTemp("", "amqpflow-examples-"); err != nil {
+		return err
+	}
+	build := exec.Command("go", "build", "-o", folder, "./quickstart", "./outcomes", "./shutdown", "./testing", "./broker")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if folder != "" {
+		os.RemoveAll(folder)
+	}
+	os.Exit(code)
+}
+
+func program(t *testing.T, example string) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), example)
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./"+example).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return program
+	require.NoError(t, compile())
+	return filepath.Join(folder, example)
 }
 
 func TestExamples_sayTheSameOnEveryPeer(t *testing.T) {
@@ -56,14 +77,13 @@ func TestExamples_sayTheSameOnEveryPeer(t *testing.T) {
 		"rabbitmq": os.Getenv("AMQPFLOW_RABBITMQ_URL"),
 	}
 	for example, want := range said {
-		program := build(t, example)
 		for peer, url := range peers {
 			if url == "" && peer != "amqptest" {
 				continue
 			}
 			t.Run(peer+"/"+example, func(t *testing.T) {
 				var stdout, stderr bytes.Buffer
-				command := exec.CommandContext(t.Context(), program)
+				command := exec.CommandContext(t.Context(), program(t, example))
 				command.Env = append(os.Environ(), "AMQP_URL="+url)
 				command.Stdout, command.Stderr = &stdout, &stderr
 				require.NoError(t, command.Run(), "%s", &stderr)
@@ -75,7 +95,7 @@ func TestExamples_sayTheSameOnEveryPeer(t *testing.T) {
 }
 
 func TestExamples_brokerServesUntilInterrupted(t *testing.T) {
-	command := exec.CommandContext(t.Context(), build(t, "broker"), "-addr", "127.0.0.1:0")
+	command := exec.CommandContext(t.Context(), program(t, "broker"), "-addr", "127.0.0.1:0")
 	stdout, err := command.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, command.Start())
@@ -98,7 +118,7 @@ func TestExamples_brokerServesUntilInterrupted(t *testing.T) {
 }
 
 func TestExamples_brokerEndsByItself(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), build(t, "broker"), "-addr", "127.0.0.1:0", "-for", "10ms").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), program(t, "broker"), "-addr", "127.0.0.1:0", "-for", "10ms").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	assert.Regexp(t, `^serving AMQP 1\.0 on amqp://127\.0\.0\.1:\d+\nstopped\n$`, string(out))
 }

@@ -20,19 +20,19 @@ func main() {
 	addr := flag.String("addr", "127.0.0.1:5672", "host and port to listen on; port 0 picks one")
 	limit := flag.Duration("for", 0, "how long to serve; 0 is until interrupted")
 	flag.Parse()
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	if *limit > 0 {
-		ctx, stop = context.WithTimeout(ctx, *limit)
-	}
-	defer stop()
-	if err := run(ctx, *addr); err != nil {
+	if err := serve(*addr, *limit); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, addr string) error {
+func serve(addr string, limit time.Duration) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if limit > 0 {
+		time.AfterFunc(limit, stop)
+	}
+
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
 		return err

@@ -17,9 +17,9 @@ const (
 	invoices amqpflow.Address = "invoices"
 )
 
-// bubble starts the service's own wiring, with the URL that it has in production,
-// on a broker in memory. All of it lives in a synctest bubble: nothing waits
-// for real time, and synctest.Wait returns when the service has nothing to do.
+// bubble starts the service's own wiring, with the URL that it has in
+// production, on a broker in memory. All of it lives in a synctest bubble:
+// nothing takes real time, and synctest.Wait returns when everybody waits.
 func bubble(t *testing.T, test func(t *testing.T, server *amqptest.Server, b *amqpflow.Broker)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -27,12 +27,12 @@ func bubble(t *testing.T, test func(t *testing.T, server *amqptest.Server, b *am
 		b := amqpflow.New("amqps://shop:secret@broker.example.com")
 		Register(b, orders, invoices, map[string]int{"lamp": 1900})
 		require.NoError(t, server.Connect(t.Context(), b))
-
+		t.Cleanup(func() {
+			assert.NoError(t, b.Shutdown(context.Background()))
+			amqptest.Check(t, server) // nobody broke a rule of the protocol
+			assert.NoError(t, server.Close())
+		})
 		test(t, server, b)
-
-		require.NoError(t, b.Shutdown(context.Background()))
-		amqptest.Check(t, server) // nobody broke a rule of the protocol
-		require.NoError(t, server.Close())
 	})
 }
 
@@ -52,7 +52,7 @@ func TestService_rejectsItemWithoutPrice(t *testing.T) {
 	bubble(t, func(t *testing.T, server *amqptest.Server, b *amqpflow.Broker) {
 		order := Order{ID: "A-2", Item: "unicorn", Count: 1}
 		require.NoError(t, b.Publisher().Publish(t.Context(), orders, order))
-		synctest.Wait()
+		require.NoError(t, server.Idle(t.Context())) // nothing queued, nothing unsettled
 
 		settled := server.Settlements(orders)
 		require.Len(t, settled, 1)

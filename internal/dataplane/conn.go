@@ -121,6 +121,12 @@ var _ net.Conn = (*Conn)(nil)
 // the reader and the writer. They end with the connection: by Close, by Abort, or
 // by a failure.
 func New(nc net.Conn, o Options) *Conn {
+	c := newConn(nc, o)
+	c.start()
+	return c
+}
+
+func newConn(nc net.Conn, o Options) *Conn {
 	c := &Conn{
 		nc:       nc,
 		opts:     o.withDefaults(nc),
@@ -135,9 +141,12 @@ func New(nc net.Conn, o Options) *Conn {
 	c.in.init()
 	c.out.init(c.opts.OutLimit)
 	c.rd.init(c)
+	return c
+}
+
+func (c *Conn) start() {
 	c.wg.Go(c.rd.loop)
 	c.wg.Go(c.writeLoop)
-	return c
 }
 
 // Peer returns what the peer's OPEN said, the zero Open before it has come.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"time"
 
 	"github.com/amqpflow/amqpflow"
@@ -96,8 +97,8 @@ func (p *Peer) close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanup)
 	defer cancel()
 	var errs []error
-	for i := len(p.closed) - 1; i >= 0; i-- {
-		errs = append(errs, p.closed[i](ctx))
+	for _, undo := range slices.Backward(p.closed) {
+		errs = append(errs, undo(ctx))
 	}
 	return errors.Join(errs...)
 }

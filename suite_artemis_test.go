@@ -1,0 +1,83 @@
+package amqpflow_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/Azure/go-amqp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/amqpflow/amqpflow"
+)
+
+// artemisPeer is ActiveMQ Artemis with the address settings of its test
+// instance: everything under "retry3." is a dead letter, in the queue "DLQ",
+// after three attempts.
+type artemisPeer struct{ where string }
+
+func openArtemis(_ *testing.T, url string) suitePeer { return &artemisPeer{where: url} }
+
+func (p *artemisPeer) url() string          { return p.where }
+func (p *artemisPeer) quiet() time.Duration { return 400 * time.Millisecond }
+
+// newQueue attaches once: Artemis makes a missing queue for the capability.
+func (p *artemisPeer) newQueue(t *testing.T, o testQueueOptions) *testQueue {
+	t.Helper()
+	name := uniqueName()
+	if o.deadLetters {
+		name = "retry3." + name
+	}
+	q := &testQueue{p: p, name: name, addr: amqpflow.Queue(name), node: name, caps: []string{"queue"}}
+	q.put(t)
+	t.Cleanup(func() { p.destroy(t, name) })
+	if o.deadLetters {
+		t.Cleanup(func() { p.dead(q).take(t, 0) })
+	}
+	return q
+}
+
+// destroy asks the management address to delete a queue, and its address.
+func (p *artemisPeer) destroy(t *testing.T, name string) {
+	ctx, s := patient(t), rawSession(t, p)
+	answers, err := s.NewReceiver(ctx, "", &amqp.ReceiverOptions{DynamicAddress: true, Credit: 1})
+	require.NoError(t, err)
+	requests, err := s.NewSender(ctx, "activemq.management", nil)
+	require.NoError(t, err)
+	arguments, err := json.Marshal([]any{name, true, true})
+	require.NoError(t, err)
+	require.NoError(t, requests.Send(ctx, &amqp.Message{
+		Properties: &amqp.MessageProperties{ReplyTo: new(answers.Address())},
+		ApplicationProperties: map[string]any{
+			"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "destroyQueue",
+		},
+		Value: string(arguments),
+	}, nil))
+	answer, err := answers.Receive(ctx, nil)
+	require.NoError(t, err)
+	assert.Equal(t, true, answer.ApplicationProperties["_AMQ_OperationSucceeded"], "destroyQueue %s: %v", name, answer.Value)
+}
+
+// refusing is an address that exists for topics only.
+func (p *artemisPeer) refusing(t *testing.T) amqpflow.Address {
+	t.Helper()
+	name := uniqueName()
+	ctx := patient(t)
+	receiver, err := rawSession(t, p).NewReceiver(ctx, name, &amqp.ReceiverOptions{SourceCapabilities: []string{"topic"}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = receiver.Close(patient(t)) })
+	return amqpflow.Queue(name)
+}
+
+func (p *artemisPeer) unroutable(*testing.T) amqpflow.Address { return "" }
+
+// dead is the broker's dead letter queue.
+func (p *artemisPeer) dead(q *testQueue) *testQueue {
+	return &testQueue{p: p, name: q.name, node: "DLQ", caps: []string{"queue"}}
+}
+
+func (p *artemisPeer) deadLetters(t *testing.T, q *testQueue, n int) []*amqp.Message {
+	t.Helper()
+	return p.dead(q).take(t, n, amqp.NewSelectorFilter(ownerProperty+"='"+q.name+"'"))
+}

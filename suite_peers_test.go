@@ -1,0 +1,128 @@
+package amqpflow_test
+
+import (
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/Azure/go-amqp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/amqpflow/amqpflow"
+	"github.com/amqpflow/amqpflow/amqptest"
+)
+
+// suitePeer is a broker that the suite runs on. Behaviours see it through
+// amqpflow, through go-amqp on a connection of its own, and through the few
+// things below, which every broker does in its own way.
+type suitePeer interface {
+	// url has a user and a password that the peer lets in.
+	url() string
+	// newQueue makes an empty queue, which is deleted when the test ends.
+	newQueue(t *testing.T, o testQueueOptions) *testQueue
+	// refusing returns an address to which no receiving link attaches.
+	refusing(t *testing.T) amqpflow.Address
+	// unroutable returns an address at which a message is released, "" where
+	// the peer has none.
+	unroutable(t *testing.T) amqpflow.Address
+	// deadLetters takes n dead letters of q.
+	deadLetters(t *testing.T, q *testQueue, n int) []*amqp.Message
+	// quiet is how long nothing comes until nothing will.
+	quiet() time.Duration
+}
+
+// testQueueOptions says what a queue is for.
+type testQueueOptions struct {
+	// deadLetters keeps what is rejected, and what has failed three times.
+	deadLetters bool
+}
+
+// suiteAttempts is how often a queue with dead letters delivers a message.
+const suiteAttempts = 3
+
+// testQueue is a queue of a peer, as amqpflow and as go-amqp call it.
+type testQueue struct {
+	p    suitePeer
+	name string
+	addr amqpflow.Address
+	node string
+	caps []string
+}
+
+// brokerAt returns a Broker for p.
+func brokerAt(p suitePeer, opts ...*amqpflow.Options) *amqpflow.Broker {
+	return amqpflow.New(p.url(), opts...)
+}
+
+// withPassword is p's URL with another password.
+func withPassword(t *testing.T, p suitePeer, password string) string {
+	t.Helper()
+	u, err := url.Parse(p.url())
+	require.NoError(t, err)
+	u.User = url.UserPassword(u.User.Username(), password)
+	return u.String()
+}
+
+// userOf is the user in p's URL.
+func userOf(t *testing.T, p suitePeer) string {
+	t.Helper()
+	u, err := url.Parse(p.url())
+	require.NoError(t, err)
+	return u.User.Username()
+}
+
+// fakePeer is amqptest, on a loopback port.
+type fakePeer struct {
+	server *amqptest.Server
+	where  string
+}
+
+const (
+	fakeUser     = "suite"
+	fakePassword = "p@ss/w0rd"
+)
+
+func openFake(t *testing.T, _ string) suitePeer {
+	s := amqptest.NewServer(&amqptest.Options{
+		Users: map[string]string{fakeUser: fakePassword}, MaxDeliveries: suiteAttempts,
+	})
+	t.Cleanup(func() { assert.NoError(t, s.Close(), "every rule of the protocol was kept") })
+	u, err := url.Parse(s.URL())
+	require.NoError(t, err)
+	u.User = url.UserPassword(fakeUser, fakePassword)
+	return &fakePeer{server: s, where: u.String()}
+}
+
+func (p *fakePeer) url() string          { return p.where }
+func (p *fakePeer) quiet() time.Duration { return 200 * time.Millisecond }
+
+func (p *fakePeer) newQueue(t *testing.T, _ testQueueOptions) *testQueue {
+	t.Helper()
+	name := uniqueName()
+	q := &testQueue{p: p, name: name, addr: amqpflow.Queue(name), node: name, caps: []string{"queue"}}
+	require.NoError(t, p.server.Put(q.addr), "makes the queue")
+	return q
+}
+
+func (p *fakePeer) refusing(t *testing.T) amqpflow.Address {
+	t.Helper()
+	addr := amqpflow.Queue(uniqueName())
+	require.NoError(t, p.server.Fault(amqptest.RefuseAttach(addr, amqp.ErrCondNotFound, "no such queue").Times(100)))
+	return addr
+}
+
+func (p *fakePeer) unroutable(t *testing.T) amqpflow.Address {
+	t.Helper()
+	addr := amqpflow.Queue(uniqueName())
+	require.NoError(t, p.server.Fault(amqptest.Answer(addr, amqpflow.Released, nil).Times(100)))
+	return addr
+}
+
+func (p *fakePeer) deadLetters(t *testing.T, q *testQueue, n int) []*amqp.Message {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(p.server.DeadLetters(q.addr)) >= n }, patience, 5*time.Millisecond)
+	letters := p.server.DeadLetters(q.addr)
+	require.Len(t, letters, n)
+	return letters
+}

@@ -1,0 +1,87 @@
+package amqpflow_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/go-amqp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/amqpflow/amqpflow"
+)
+
+// rabbitPeer is RabbitMQ 4 with quorum queues.
+type rabbitPeer struct{ where string }
+
+func openRabbitMQ(_ *testing.T, url string) suitePeer { return &rabbitPeer{where: url} }
+
+func (p *rabbitPeer) url() string          { return p.where }
+func (p *rabbitPeer) quiet() time.Duration { return 400 * time.Millisecond }
+
+func (p *rabbitPeer) newQueue(t *testing.T, o testQueueOptions) *testQueue {
+	t.Helper()
+	q := p.queue(uniqueName())
+	arguments := map[string]any{"x-queue-type": "quorum"}
+	if o.deadLetters {
+		dead := p.deadQueue(q)
+		p.declare(t, dead, map[string]any{"x-queue-type": "quorum"})
+		arguments["x-delivery-limit"] = int64(suiteAttempts - 1)
+		arguments["x-dead-letter-exchange"] = ""
+		arguments["x-dead-letter-routing-key"] = dead.name
+	}
+	p.declare(t, q, arguments)
+	return q
+}
+
+func (p *rabbitPeer) queue(name string) *testQueue {
+	return &testQueue{p: p, name: name, addr: amqpflow.Queue(name), node: "/queues/" + url.PathEscape(name)}
+}
+
+func (p *rabbitPeer) deadQueue(q *testQueue) *testQueue { return p.queue(q.name + "-dead") }
+
+func (p *rabbitPeer) declare(t *testing.T, q *testQueue, arguments map[string]any) {
+	t.Helper()
+	p.manage(t, "PUT", q.node, map[string]any{"durable": true, "arguments": arguments})
+	t.Cleanup(func() { p.manage(t, "DELETE", q.node, amqp.Null{}) })
+}
+
+// manage sends one request over the management node: two links of one name,
+// of which the answering one needs credit first.
+func (p *rabbitPeer) manage(t *testing.T, method, node string, body any) {
+	t.Helper()
+	const management, name = "/management", "amqpflow-suite"
+	ctx, s, paired := patient(t), rawSession(t, p), map[string]any{"paired": true}
+	answers, err := s.NewReceiver(ctx, management, &amqp.ReceiverOptions{
+		Name: name, TargetAddress: management, Properties: paired, Credit: 1,
+	})
+	require.NoError(t, err)
+	requests, err := s.NewSender(ctx, management, &amqp.SenderOptions{
+		Name: name, SourceAddress: management, Properties: paired, SettlementMode: amqp.SenderSettleModeSettled.Ptr(),
+	})
+	require.NoError(t, err)
+	require.NoError(t, requests.Send(ctx, &amqp.Message{
+		Properties: &amqp.MessageProperties{MessageID: method, To: &node, Subject: &method, ReplyTo: new("$me")},
+		Value:      body,
+	}, nil))
+	answer, err := answers.Receive(ctx, nil)
+	require.NoError(t, err)
+	require.NotNil(t, answer.Properties)
+	require.NotNil(t, answer.Properties.Subject)
+	require.True(t, strings.HasPrefix(*answer.Properties.Subject, "2"), "%s %s: %v", method, node, answer.Value)
+}
+
+// refusing is a queue that does not exist: attaching makes none.
+func (p *rabbitPeer) refusing(*testing.T) amqpflow.Address { return amqpflow.Queue(uniqueName()) }
+
+// unroutable is a key of an exchange that always is there, with nothing bound
+// to it.
+func (p *rabbitPeer) unroutable(*testing.T) amqpflow.Address {
+	return amqpflow.Raw("/exchanges/amq.direct/none-" + uniqueName())
+}
+
+func (p *rabbitPeer) deadLetters(t *testing.T, q *testQueue, n int) []*amqp.Message {
+	t.Helper()
+	return p.deadQueue(q).take(t, n)
+}
