@@ -252,19 +252,22 @@ func (c *core) connection() *connection {
 	return c.conn
 }
 
-// clock returns the time where somebody wants to know how long things take.
-func (c *core) clock() time.Time {
-	if c.opts.Observer.Settled == nil && c.opts.Observer.Published == nil {
-		return time.Time{}
-	}
-	return time.Now()
-}
+var processStart = time.Now()
 
-func since(started time.Time) time.Duration {
-	if started.IsZero() {
+// clock returns the time since the start of the process where somebody wants
+// to know how long things take, else 0.
+func (c *core) clock() time.Duration {
+	if c.opts.Observer.Settled == nil && c.opts.Observer.Published == nil {
 		return 0
 	}
-	return time.Since(started)
+	return time.Since(processStart)
+}
+
+func since(started time.Duration) time.Duration {
+	if started == 0 {
+		return 0
+	}
+	return time.Since(processStart) - started
 }
 
 // hears reports whether the log or the observer wants to know of a publish's

@@ -60,7 +60,7 @@ var errTakenBack = fmt.Errorf("%w: the peer took the delivery back", ErrLinkLost
 
 // acceptAll accepts a batch under one lock, and returns the deliveries that
 // need more than that.
-func (s *Subscription) acceptAll(ds []*Delivery, started time.Time) (rest []*Delivery) {
+func (s *Subscription) acceptAll(ds []*Delivery, started time.Duration) (rest []*Delivery) {
 	from := ds[0].from
 	ids := make([]uint32, 0, len(ds))
 	accepted := make([]*Delivery, 0, len(ds))
@@ -87,13 +87,13 @@ func (s *Subscription) acceptAll(ds []*Delivery, started time.Time) (rest []*Del
 
 // finish settles a delivery whose handler has ended with err, unless it is
 // settled.
-func (s *Subscription) finish(d *Delivery, err error, started time.Time) {
+func (s *Subscription) finish(d *Delivery, err error, started time.Duration) {
 	outcome, settleErr := s.conclude(d, err)
 	s.report(d, outcome, err, settleErr, started)
 }
 
 // report tells the log and the observer how a delivery ended.
-func (s *Subscription) report(d *Delivery, outcome Outcome, err, settleErr error, started time.Time) {
+func (s *Subscription) report(d *Delivery, outcome Outcome, err, settleErr error, started time.Duration) {
 	switch {
 	case settleErr == nil:
 		s.logOutcome(d, outcome, err)

@@ -38,8 +38,6 @@ type Delivery struct {
 // mark is an outcome chosen by Mark.
 type mark struct{ outcome error }
 
-var processStart = time.Now()
-
 func (d *Delivery) came() time.Time { return processStart.Add(d.at) }
 
 // Delivery.status.

@@ -136,7 +136,7 @@ func (w *worker) deliver(ctx context.Context, ds []*Delivery) {
 
 // prepared decodes a batch's deliveries and settles those that cannot be; it
 // returns the others.
-func (w *worker) prepared(ds []*Delivery, started time.Time) []*Delivery {
+func (w *worker) prepared(ds []*Delivery, started time.Duration) []*Delivery {
 	ready := ds[:0:0]
 	for _, d := range ds {
 		if err := w.s.prepare(d); err != nil {
@@ -151,7 +151,7 @@ func (w *worker) prepared(ds []*Delivery, started time.Time) []*Delivery {
 // invoke calls middleware and handler. A panic is their error; after
 // runtime.Goexit it finishes the deliveries itself, since nothing behind it
 // runs any more.
-func (w *worker) invoke(ctx context.Context, started time.Time) (err error) {
+func (w *worker) invoke(ctx context.Context, started time.Duration) (err error) {
 	returned := false
 	defer func() {
 		if returned {
@@ -172,7 +172,7 @@ func (w *worker) invoke(ctx context.Context, started time.Time) (err error) {
 }
 
 // finish settles what the handler has not settled, and ends the call.
-func (w *worker) finish(ds []*Delivery, err error, started time.Time) {
+func (w *worker) finish(ds []*Delivery, err error, started time.Duration) {
 	if len(ds) > 1 && err == nil {
 		ds = w.s.acceptAll(ds, started)
 	}

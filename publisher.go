@@ -158,7 +158,7 @@ func (p *Publisher) reply(ctx context.Context, d *Delivery, to Address, v any) e
 // publishing is one Publish, Send or reply under way.
 type publishing struct {
 	conn    *connection
-	started time.Time
+	started time.Duration
 	buf     []byte   // the message is encoded into it; nil once the data plane keeps it
 	receipt *Receipt // of a Send or a reply; nil for a Publish
 	reply   bool
@@ -201,7 +201,11 @@ func (p *Publisher) pass(ctx context.Context, call *publishing, addr Address, v 
 	if err := m.UnmarshalBinary(payload); err != nil {
 		return &EncodeError{Address: addr, Err: err}
 	}
-	return p.chain(context.WithValue(ctx, publishingKey{}, call), addr, &m)
+	shared := new(publishing) // a copy, so that without middleware none is allocated
+	*shared = *call
+	err = p.chain(context.WithValue(ctx, publishingKey{}, shared), addr, &m)
+	*call = *shared
+	return err
 }
 
 // innermost is what the middleware is around.
@@ -249,7 +253,7 @@ func (p *Publisher) Flush(ctx context.Context) error {
 	return p.unsettled.wait(ctx)
 }
 
-func (p *Publisher) report(addr Address, outcome Outcome, started time.Time, err error) {
+func (p *Publisher) report(addr Address, outcome Outcome, started time.Duration, err error) {
 	if err != nil && errors.Is(err, ErrUncertain) {
 		p.c.log.Warn("publish uncertain", logAddress, string(addr), logError, err)
 	} else if p.c.log.Enabled(context.Background(), slog.LevelDebug) {

@@ -19,7 +19,7 @@ type Receipt struct {
 	link    *sending
 	plane   *dataplane.Receipt
 	epoch   *epoch
-	started time.Time
+	started time.Duration // since the start of the process; 0 where nobody asks
 }
 
 // Done is closed, once, when the outcome is known, or known to stay unknown.

@@ -45,10 +45,11 @@ func (s *Session) resolveLocked(d *wire.Disposition, a *after) {
 	if !terminal && !d.Settled {
 		return
 	}
+	state := shared(&d.State)
 	s.out.each(d.First, d.Last, func(id uint32, r *Receipt) {
 		s.out.take(id)
 		if terminal {
-			r.state = d.State
+			r.state = state
 		} else {
 			r.err = both(ErrUncertain, errNoState)
 		}
@@ -60,6 +61,18 @@ func (s *Session) resolveLocked(d *wire.Disposition, a *after) {
 	if len(s.confirm.list) > 0 {
 		s.c.out.mark(s, true, a)
 	}
+}
+
+var stateAccepted = wire.State{Kind: wire.StateAccepted}
+
+// shared returns a state that any number of receipts may keep: a copy, except of
+// the one that is the rule.
+func shared(state *wire.State) *wire.State {
+	if state.Kind == wire.StateAccepted {
+		return &stateAccepted
+	}
+	kept := *state
+	return &kept
 }
 
 // takeBackLocked notes what the peer, as sender, settled by itself.

@@ -40,7 +40,7 @@ type Receipt struct {
 	done chan struct{} // closed by whoever removes it from the session's ring
 
 	// Set before done is closed.
-	state wire.State
+	state *wire.State // nil without an outcome
 	err   error
 
 	// The session's lock guards the rest.
@@ -71,10 +71,12 @@ func (r *Receipt) resolve() {
 func (r *Receipt) Outcome() wire.State {
 	select {
 	case <-r.done:
-		return r.state
+		if r.state != nil {
+			return *r.state
+		}
 	default:
-		return wire.State{}
 	}
+	return wire.State{}
 }
 
 // Err returns nil before Done and if there is an outcome. Otherwise it wraps
