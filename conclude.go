@@ -124,7 +124,7 @@ func (s *Subscription) conclude(d *Delivery, err error) (Outcome, error) {
 	case statusSettled:
 		return OutcomeNone, ErrSettled
 	}
-	result := err
+	var result error
 	if marked := d.marked.Load(); marked != nil {
 		result = marked.outcome
 	} else {
@@ -153,8 +153,7 @@ func (s *Subscription) resolve(d *Delivery, err error) (result error) {
 
 // defaultFailure rejects what will never decode and retries the rest.
 func defaultFailure(err error) error {
-	var decode *DecodeError
-	if errors.As(err, &decode) {
+	if _, ok := errors.AsType[*DecodeError](err); ok {
 		return &OutcomeError{Outcome: Rejected, Condition: amqp.ErrCondDecodeError, Err: err}
 	}
 	return err

@@ -187,13 +187,11 @@ func (lc *linkCache) probe(conn *connection, addr Address, node address.Node) er
 	if known || !conn.risky {
 		return nil
 	}
-	alone, err := conn.newSession()
-	if err != nil {
-		return nil //nolint:nilerr // no session left to probe with: the attach itself will tell
-	}
-	defer conn.discard(alone)
-	if _, _, err := conn.send(alone, node); err != nil {
-		return err
+	if alone, err := conn.newSession(); err == nil { // else none is left, and the attach itself will tell
+		defer conn.discard(alone)
+		if _, _, err := conn.send(alone, node); err != nil {
+			return err
+		}
 	}
 	lc.mu.Lock()
 	defer lc.mu.Unlock()

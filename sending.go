@@ -261,7 +261,7 @@ func (s *sending) close(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("close the sending link of %q: %w", s.addr, ctx.Err())
 	}
-	if s.err != nil || isClosed(s.link.Done()) {
+	if !s.usable(s.conn) {
 		return nil
 	}
 	if err := s.amqp.Close(ctx); err != nil {

@@ -285,7 +285,7 @@ func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
 	if ended {
 		return s.awaitHandlers(ctx, caller)
 	}
-	s.setState(Draining, nil)
+	s.setState(Draining)
 	drained := s.drain(ctx, r)
 	if s.reader != nil {
 		s.closeInboxes()

@@ -125,7 +125,7 @@ func (r *reader) settled() {
 func (r *reader) next(ctx context.Context) (*Delivery, error) {
 	in := r.s.inboxes[0]
 	for {
-		if ctx.Err() != nil {
+		if isClosed(ctx.Done()) {
 			return nil, nil
 		}
 		var one [1]*Delivery
