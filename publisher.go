@@ -86,13 +86,7 @@ func (p *Publisher) Publish(ctx context.Context, addr Address, v any, opts ...*P
 	}
 	defer p.active.Done()
 	call := publishing{conn: conn, started: p.c.clock()}
-	buf := buffers.Get().(*[]byte)
-	call.buf = *buf
-	err = p.pass(ctx, &call, addr, v, pick("Publish", opts))
-	if call.buf != nil && cap(call.buf) <= maxPooledBuffer {
-		*buf = call.buf
-		buffers.Put(buf)
-	}
+	err = p.pooled(ctx, &call, addr, v, pick("Publish", opts))
 	p.report(addr, call.outcome, call.started, err)
 	return err
 }
@@ -116,13 +110,7 @@ func (p *Publisher) Send(ctx context.Context, addr Address, v any, opts ...*Publ
 	defer p.active.Done()
 	call := publishing{conn: conn, started: p.c.clock(), receipt: &Receipt{p: p, addr: addr}}
 	call.receipt.started = call.started
-	buf := buffers.Get().(*[]byte)
-	call.buf = *buf
-	err = p.pass(ctx, &call, addr, v, pick("Send", opts))
-	if call.buf != nil && cap(call.buf) <= maxPooledBuffer {
-		*buf = call.buf
-		buffers.Put(buf)
-	}
+	err = p.pooled(ctx, &call, addr, v, pick("Send", opts))
 	if call.receipt.plane == nil {
 		p.report(addr, OutcomeNone, call.started, err)
 		return nil, err
@@ -186,6 +174,18 @@ func (p *Publisher) enter(ctx context.Context) (*connection, error) {
 	}
 	p.active.Add(1)
 	return conn, nil
+}
+
+// pooled is pass with a buffer that is used again.
+func (p *Publisher) pooled(ctx context.Context, call *publishing, addr Address, v any, o *PublishOptions) error {
+	buf := buffers.Get().(*[]byte)
+	call.buf = *buf
+	err := p.pass(ctx, call, addr, v, o)
+	if call.buf != nil && cap(call.buf) <= maxPooledBuffer {
+		*buf = call.buf
+		buffers.Put(buf)
+	}
+	return err
 }
 
 // pass encodes v and takes it through the middleware, if any, to send.

@@ -34,8 +34,6 @@ func (st *stop) wait(ctx context.Context) error {
 	}
 }
 
-const maxDrain = time.Second
-
 // Shutdown ends the broker, from the inside out:
 //
 //  1. new publishes and subscriptions are refused (a publish from a handler
@@ -184,63 +182,6 @@ func (c *core) shutdown(ctx context.Context, conn *connection, subs []*Subscript
 	return err
 }
 
-// grace is what each step behind the handlers gets beyond the caller's
-// context. A handler, or an earlier step, that used all of the context then
-// does not keep a willing peer from being told; all of them together stay
-// under 100 ms.
-const grace = 15 * time.Millisecond
-
-// The steps behind the handlers.
-const (
-	stepDetach = iota
-	stepEnd
-	stepSenders
-	stepPublisher
-	stepClose
-	stepAwait
-	steps
-)
-
-// lateSteps bounds the steps behind the handlers: each ends a little later
-// than the one before.
-type lateSteps [steps]context.Context
-
-func withGrace(ctx context.Context) (*lateSteps, context.CancelFunc) {
-	var late lateSteps
-	var cancels [steps]context.CancelFunc
-	for i := range steps {
-		late[i], cancels[i] = context.WithCancel(context.WithoutCancel(ctx))
-		late[i] = lateContext{Context: late[i], caller: ctx}
-	}
-	stopped := context.AfterFunc(ctx, func() {
-		for i, cancel := range cancels {
-			time.AfterFunc(time.Duration(i+1)*grace, cancel)
-		}
-	})
-	return &late, func() {
-		stopped()
-		for _, cancel := range cancels {
-			cancel()
-		}
-	}
-}
-
-// lateContext ends for the reason for which the caller's has ended.
-type lateContext struct {
-	context.Context
-	caller context.Context
-}
-
-func (c lateContext) Err() error {
-	if c.Context.Err() == nil {
-		return nil
-	}
-	if err := c.caller.Err(); err != nil {
-		return err
-	}
-	return c.Context.Err()
-}
-
 // awaitGoroutines waits, within ctx, for what the connection's end has ended.
 func (c *core) awaitGoroutines(ctx context.Context, conn *connection) {
 	ended := make(chan struct{})
@@ -254,110 +195,6 @@ func (c *core) awaitGoroutines(ctx context.Context, conn *connection) {
 	case <-ended:
 	case <-ctx.Done():
 	}
-}
-
-// stop is steps 1 to 4 for one subscription.
-func (s *Subscription) stop(ctx context.Context, caller *worker) error {
-	settle := s.quiesce(ctx, caller)
-	late, cancel := withGrace(ctx)
-	defer cancel()
-	detach := s.detach(late)
-	s.end(nil)
-	return first(settle, detach)
-}
-
-// quiesce takes the credit back, lets the running handler finish, and releases
-// what no handler has begun.
-func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
-	s.mu.Lock()
-	if s.closing == nil {
-		s.closing = &stop{done: closedChannel}
-	}
-	r, ended := s.link, s.state == Ended
-	s.mu.Unlock()
-	s.stopping.Store(true)
-	if s.reader == nil {
-		s.closeInboxes()
-	}
-	if r == nil {
-		return nil
-	}
-	if ended {
-		return s.awaitHandlers(ctx, caller)
-	}
-	s.setState(Draining)
-	drained := s.drain(ctx, r)
-	if s.reader != nil {
-		s.closeInboxes()
-		return first(s.reader.quiet(ctx, r), drained)
-	}
-	released := s.releaseHeld()
-	finished := s.awaitHandlers(ctx, caller)
-	return first(finished, released, s.releaseHeld(), drained)
-}
-
-func (s *Subscription) drain(ctx context.Context, r *receiving) error {
-	bound := maxDrain
-	if deadline, ok := ctx.Deadline(); ok {
-		bound = min(bound, time.Until(deadline)/2)
-	}
-	ctx, cancel := context.WithTimeout(ctx, bound)
-	defer cancel()
-	err := r.link.Drain(ctx)
-	r.sweep()
-	if err != nil {
-		return fmt.Errorf("amqpflow: drain %q: %w", s.addr, err)
-	}
-	return nil
-}
-
-// releaseHeld gives back what no handler has begun, oldest first, lane by lane.
-func (s *Subscription) releaseHeld() error {
-	var failed error
-	for _, in := range s.inboxes {
-		for ds, _ := in.take(nil, maxCredit); len(ds) > 0; ds, _ = in.take(nil, maxCredit) {
-			for _, d := range ds {
-				if d.settled {
-					continue // at most once: there is nobody to give it back to
-				}
-				if err := s.settleAs(d, stateReleased, Released); err != nil && failed == nil {
-					failed = err
-				}
-			}
-		}
-	}
-	return failed
-}
-
-// awaitHandlers waits for the running handlers until ctx ends, then ends their
-// contexts.
-func (s *Subscription) awaitHandlers(ctx context.Context, caller *worker) error {
-	return each(s.workers, func(w *worker) error {
-		if w == caller {
-			return nil
-		}
-		if err := w.settled(ctx); err != nil {
-			w.abandon(ErrShutdown)
-			s.c.log.Warn("handler did not return", logAddress, string(s.addr))
-			return fmt.Errorf("amqpflow: stop %q: a handler did not return: %w", s.addr, err)
-		}
-		return nil
-	})
-}
-
-// detach closes the link and ends its session.
-func (s *Subscription) detach(late *lateSteps) error {
-	r := s.receiving()
-	if r == nil {
-		return nil
-	}
-	var link error
-	if !isClosed(r.link.Done()) {
-		if err := r.recv.Close(late[stepDetach]); err != nil {
-			link = fmt.Errorf("amqpflow: detach %q: %w", s.addr, err)
-		}
-	}
-	return first(link, r.conn.leave(late[stepEnd], r.sess))
 }
 
 // close closes the connection and waits for the peer's answer within ctx; a

@@ -1,0 +1,63 @@
+package amqpflow
+
+import (
+	"context"
+	"time"
+)
+
+// grace is what each step behind the handlers gets beyond the caller's
+// context. A handler, or an earlier step, that used all of the context then
+// does not keep a willing peer from being told; all of them together stay
+// under 100 ms.
+const grace = 15 * time.Millisecond
+
+// The steps behind the handlers.
+const (
+	stepDetach = iota
+	stepEnd
+	stepSenders
+	stepPublisher
+	stepClose
+	stepAwait
+	steps
+)
+
+// lateSteps bounds the steps behind the handlers: each ends a little later
+// than the one before.
+type lateSteps [steps]context.Context
+
+func withGrace(ctx context.Context) (*lateSteps, context.CancelFunc) {
+	var late lateSteps
+	var cancels [steps]context.CancelFunc
+	for i := range steps {
+		late[i], cancels[i] = context.WithCancel(context.WithoutCancel(ctx))
+		late[i] = lateContext{Context: late[i], caller: ctx}
+	}
+	stopped := context.AfterFunc(ctx, func() {
+		for i, cancel := range cancels {
+			time.AfterFunc(time.Duration(i+1)*grace, cancel)
+		}
+	})
+	return &late, func() {
+		stopped()
+		for _, cancel := range cancels {
+			cancel()
+		}
+	}
+}
+
+// lateContext ends for the reason for which the caller's has ended.
+type lateContext struct {
+	context.Context
+	caller context.Context
+}
+
+func (c lateContext) Err() error {
+	if c.Context.Err() == nil {
+		return nil
+	}
+	if err := c.caller.Err(); err != nil {
+		return err
+	}
+	return c.Context.Err()
+}

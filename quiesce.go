@@ -1,0 +1,114 @@
+package amqpflow
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// stop is steps 1 to 4 for one subscription.
+func (s *Subscription) stop(ctx context.Context, caller *worker) error {
+	settle := s.quiesce(ctx, caller)
+	late, cancel := withGrace(ctx)
+	defer cancel()
+	detach := s.detach(late)
+	s.end(nil)
+	return first(settle, detach)
+}
+
+// quiesce takes the credit back, lets the running handler finish, and releases
+// what no handler has begun.
+func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
+	s.mu.Lock()
+	if s.closing == nil {
+		s.closing = &stop{done: closedChannel}
+	}
+	r, ended := s.link, s.state == Ended
+	s.mu.Unlock()
+	s.stopping.Store(true)
+	if s.reader == nil {
+		s.closeInboxes()
+	}
+	if r == nil {
+		return nil
+	}
+	if ended {
+		return s.awaitHandlers(ctx, caller)
+	}
+	s.setState(Draining)
+	drained := s.drain(ctx, r)
+	if s.reader != nil {
+		s.closeInboxes()
+		return first(s.reader.quiet(ctx, r), drained)
+	}
+	released := s.releaseHeld()
+	finished := s.awaitHandlers(ctx, caller)
+	return first(finished, released, s.releaseHeld(), drained)
+}
+
+// maxDrain is how long a peer has to give the credit back.
+const maxDrain = time.Second
+
+func (s *Subscription) drain(ctx context.Context, r *receiving) error {
+	bound := maxDrain
+	if deadline, ok := ctx.Deadline(); ok {
+		bound = min(bound, time.Until(deadline)/2)
+	}
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	err := r.link.Drain(ctx)
+	r.sweep()
+	if err != nil {
+		return fmt.Errorf("amqpflow: drain %q: %w", s.addr, err)
+	}
+	return nil
+}
+
+// releaseHeld gives back what no handler has begun, oldest first, lane by lane.
+func (s *Subscription) releaseHeld() error {
+	var failed error
+	for _, in := range s.inboxes {
+		for ds, _ := in.take(nil, maxCredit); len(ds) > 0; ds, _ = in.take(nil, maxCredit) {
+			for _, d := range ds {
+				if d.settled {
+					continue // at most once: there is nobody to give it back to
+				}
+				if err := s.settleAs(d, stateReleased, Released); err != nil && failed == nil {
+					failed = err
+				}
+			}
+		}
+	}
+	return failed
+}
+
+// awaitHandlers waits for the running handlers until ctx ends, then ends their
+// contexts.
+func (s *Subscription) awaitHandlers(ctx context.Context, caller *worker) error {
+	return each(s.workers, func(w *worker) error {
+		if w == caller {
+			return nil
+		}
+		if err := w.settled(ctx); err != nil {
+			w.abandon(ErrShutdown)
+			s.c.log.Warn("handler did not return", logAddress, string(s.addr))
+			return fmt.Errorf("amqpflow: stop %q: a handler did not return: %w", s.addr, err)
+		}
+		return nil
+	})
+}
+
+// detach closes the link and ends its session.
+func (s *Subscription) detach(late *lateSteps) error {
+	r := s.receiving()
+	if r == nil {
+		return nil
+	}
+	var link error
+	if !isClosed(r.link.Done()) {
+		if err := r.recv.Close(late[stepDetach]); err != nil {
+			link = fmt.Errorf("amqpflow: detach %q: %w", s.addr, err)
+		}
+	}
+	return first(link, r.conn.leave(late[stepEnd], r.sess))
+}

@@ -1,0 +1,60 @@
+package amqpflow
+
+import "fmt"
+
+// State is where a subscription is in its life.
+type State uint8
+
+const (
+	// Registered means that nothing was sent yet.
+	Registered State = iota
+	// Attaching means that its link is being made.
+	Attaching
+	// Attached means that deliveries may come.
+	Attached
+	// Draining means that it is being shut down.
+	Draining
+	// Ended means that it is over; Err says why.
+	Ended
+)
+
+var stateNames = [...]string{"registered", "attaching", "attached", "draining", "ended"}
+
+// String returns the state in lower case.
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return fmt.Sprintf("State(%d)", uint8(s))
+}
+
+// Stats counts what a subscription did and shows what it holds.
+type Stats struct {
+	Credit   int    // deliveries that the peer may still send
+	Held     int    // received, and not yet given to a handler
+	Running  int    // given to a handler that has not returned
+	Received uint64 // deliveries that came, unreadable ones included
+	// How they were settled, by outcome.
+	Accepted, Rejected, Released, Modified uint64
+}
+
+// Stats returns the subscription's counters and what it holds at the moment.
+func (s *Subscription) Stats() Stats {
+	st := Stats{
+		Received: s.received.Load(),
+		Accepted: s.outcomes[Accepted].Load(),
+		Rejected: s.outcomes[Rejected].Load(),
+		Released: s.outcomes[Released].Load(),
+		Modified: s.outcomes[Modified].Load(),
+	}
+	for _, in := range s.inboxes {
+		st.Held += in.len()
+	}
+	for _, w := range s.workers {
+		st.Running += w.busy()
+	}
+	if r := s.receiving(); r != nil {
+		st.Credit, _ = r.link.Credit()
+	}
+	return st
+}
