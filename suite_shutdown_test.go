@@ -103,8 +103,10 @@ func shutdownGoesFromTheInsideOut(t *testing.T, p suitePeer) {
 		}
 		return "end " + kind
 	}
-	for _, f := range wiretap.all(t) {
-		if !f.sent {
+	frames := wiretap.all(t)
+	probes := probesIn(frames)
+	for _, f := range frames {
+		if !f.sent || probes[f.channel] {
 			continue
 		}
 		switch f.code {

@@ -123,14 +123,34 @@ func (tp *tap) all(t *testing.T) []tapFrame {
 	return append([]tapFrame(nil), tp.frames...)
 }
 
-// sentAttaches are the attaches that we wrote.
+// sentAttaches are the attaches that we wrote, those of probes left out.
 func (tp *tap) sentAttaches(t *testing.T) []*wire.Attach {
 	t.Helper()
+	frames := tp.all(t)
+	probes := probesIn(frames)
 	var attaches []*wire.Attach
-	for _, f := range tp.all(t) {
-		if a, ok := f.body.(*wire.Attach); ok && f.sent {
+	for _, f := range frames {
+		if a, ok := f.body.(*wire.Attach); ok && f.sent && !probes[f.channel] {
 			attaches = append(attaches, a)
 		}
 	}
 	return attaches
+}
+
+// probesIn are the channels of the sessions on which a sending link was only
+// tried: an address that is new to a peer which may end the session over it is
+// attached alone first. The sending links themselves are on the connection's
+// first session.
+func probesIn(frames []tapFrame) map[uint16]bool {
+	probes := map[uint16]bool{}
+	publisher, begun := uint16(0), false
+	for _, f := range frames {
+		if f.sent && f.code == wire.CodeBegin && !begun {
+			publisher, begun = f.channel, true
+		}
+		if a, ok := f.body.(*wire.Attach); ok && f.sent && a.Role == wire.RoleSender && f.channel != publisher {
+			probes[f.channel] = true
+		}
+	}
+	return probes
 }
