@@ -35,25 +35,38 @@ func (lc *linkCache) init(p *Publisher) {
 }
 
 // get returns the address's link, which put gives back; the first call
-// attaches it.
-func (lc *linkCache) get(conn *connection, addr Address, node address.Node) *sending {
+// attaches it. The error is that of an address which cannot be published to.
+func (lc *linkCache) get(conn *connection, addr Address) (*sending, error) {
 	lc.mu.Lock()
 	defer lc.mu.Unlock()
 	s := lc.links[addr]
 	if s == nil || !s.usable(conn) {
-		var evicted *sending
-		delete(lc.links, addr)
-		if len(lc.links) >= maxLinks {
-			evicted = lc.evictLocked()
+		parsed, err := addr.parse()
+		if err != nil {
+			return nil, err
 		}
-		s = newSending(lc.p, conn, addr)
-		lc.links[addr] = s
-		if lc.timer == nil && !lc.closed {
-			lc.timer = time.AfterFunc(linkIdle, lc.closeIdle)
+		node, err := parsed.Target(conn.dialect)
+		if err != nil {
+			return nil, err
 		}
-		conn.calls.Go(func() { s.attach(node, evicted) })
+		s = lc.addLocked(conn, addr, node)
 	}
 	s.users++
+	return s, nil
+}
+
+func (lc *linkCache) addLocked(conn *connection, addr Address, node address.Node) *sending {
+	var evicted *sending
+	delete(lc.links, addr)
+	if len(lc.links) >= maxLinks {
+		evicted = lc.evictLocked()
+	}
+	s := newSending(lc.p, conn, addr)
+	lc.links[addr] = s
+	if lc.timer == nil && !lc.closed {
+		lc.timer = time.AfterFunc(linkIdle, lc.closeIdle)
+	}
+	conn.calls.Go(func() { s.attach(node, evicted) })
 	return s
 }
 

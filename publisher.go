@@ -224,15 +224,10 @@ func (p *Publisher) innermost(ctx context.Context, addr Address, m *amqp.Message
 // send puts an encoded message on its address's link.
 func (p *Publisher) send(ctx context.Context, call *publishing, addr Address, payload []byte) error {
 	call.buf = payload
-	node, err := addr.parse()
+	link, err := p.links.get(call.conn, addr)
 	if err != nil {
 		return fmt.Errorf("amqpflow: publish to %q: %w", addr, err)
 	}
-	target, err := node.Target(call.conn.dialect)
-	if err != nil {
-		return fmt.Errorf("amqpflow: publish to %q: %w", addr, err)
-	}
-	link := p.links.get(call.conn, addr, target)
 	defer p.links.put(link)
 	if call.receipt == nil {
 		call.outcome, err = link.publish(ctx, call, payload)
