@@ -130,11 +130,12 @@ func (cn *connection) supervise() {
 	if stopping {
 		return
 	}
-	lost := fmt.Errorf("amqpflow: connection lost: %w", cause)
-	c.log.Warn("connection lost", logError, cause)
+	cause = fmt.Errorf("connection lost: %w", goError(cause))
+	lost := fmt.Errorf("amqpflow: %w", cause)
+	c.log.Warn("connection lost", logError, lost)
 	c.observe.connection(false, lost)
 	for _, s := range subs {
-		s.end(fmt.Errorf("%w: %w", ErrLinkLost, lost))
+		s.end(s.lost(cause))
 	}
 	c.fail(lost)
 }
