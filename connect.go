@@ -46,7 +46,7 @@ func (c *core) connect(ctx context.Context, dial dialFunc) error {
 	case c.connecting <- struct{}{}:
 		defer func() { <-c.connecting }()
 	case <-ctx.Done():
-		return &ConnectError{URL: redact(c.url), Step: stepDial, Err: ctx.Err()}
+		return &ConnectError{URL: redact(c.url()), Step: stepDial, Err: ctx.Err()}
 	}
 	subs, connected, err := c.mayConnect(dial != nil)
 	if err != nil || connected {
@@ -143,9 +143,9 @@ func (cn *connection) supervise() {
 // open makes the connection, up to the session of the sending links.
 func (c *core) open(ctx context.Context, dial dialFunc) (*connection, error) {
 	failed := func(step string, err error) error {
-		return &ConnectError{URL: redact(c.url), Step: step, Err: err}
+		return &ConnectError{URL: redact(c.url()), Step: step, Err: err}
 	}
-	target, err := parseURL(c.url)
+	target, err := parseURL(c.url())
 	if err == nil && target.user != nil && c.opts.Credentials != nil {
 		err = errors.New("user-info in the URL together with Options.Credentials")
 	}
@@ -299,7 +299,7 @@ func (cn *connection) attachAll(ctx context.Context, subs []*Subscription) error
 			}
 		}
 		if len(subs) == 0 || errors.Join(errs...) == nil {
-			return &ConnectError{URL: redact(cn.c.url), Step: stepSession, Err: causeOf(ctx, nil)}
+			return &ConnectError{URL: redact(cn.c.url()), Step: stepSession, Err: causeOf(ctx, nil)}
 		}
 	}
 	return errors.Join(errs...)
