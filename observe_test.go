@@ -133,6 +133,7 @@ func TestBroker_printsNoPassword(t *testing.T) {
 		b := amqpflow.New("amqp://user:hunter2@localhost", &amqpflow.Options{DialContext: p.dialTCP})
 		sub := b.Subscribe("orders", accepting)
 		require.NoError(t, b.Connect(t.Context()))
+		quiet() // fmt takes no locks
 		for _, v := range []any{b, *b, b.Publisher(), sub, b.Ready(), sub.Stats()} {
 			for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
 				assert.NotContains(t, fmt.Sprintf(format, v), "hunter2", "%s of %T", format, v)
