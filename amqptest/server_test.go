@@ -205,7 +205,7 @@ func TestServer_stopsReadingFromAClientThatDoesNotRead(t *testing.T) {
 		r := dialRaw(t, s).opened()
 		echo := frameOf(wire.TypeAMQP, 0, &wire.Flow{NextIncomingID: wire.Some(0), Handle: wire.Some(0), LinkCredit: wire.Some(0), Echo: true}, nil)
 		r.send(attachReceiver(0))
-		const frames = 130_000
+		const frames = 200_000
 		var wg sync.WaitGroup
 		wg.Go(func() { r.bytes(bytes.Repeat(echo, frames)) })
 		synctest.Wait()
