@@ -21,7 +21,7 @@ type Broker struct{ c *core }
 
 // core is what the copies of a Broker share.
 type core struct {
-	url     string
+	url     func() string // a function, so that no verb of fmt shows the password
 	opts    Options
 	invalid []error // bad options: Connect returns them
 	codecs  codecs
@@ -55,7 +55,7 @@ type core struct {
 func New(url string, opts ...*Options) *Broker {
 	o, bad := one("New", opts).withDefaults()
 	c := &core{
-		url: url, opts: o, invalid: bad, codecs: o.Codecs, log: o.Logger,
+		url: func() string { return url }, opts: o, invalid: bad, codecs: o.Codecs, log: o.Logger,
 		observe:    observer{user: *o.Observer, log: o.Logger},
 		connecting: make(chan struct{}, 1),
 		done:       make(chan struct{}),

@@ -36,7 +36,7 @@ func (c *core) connect(ctx context.Context, dial dialFunc) error {
 	case c.connecting <- struct{}{}:
 		defer func() { <-c.connecting }()
 	case <-ctx.Done():
-		return &ConnectError{URL: redact(c.url), Step: stepDial, Err: ctx.Err()}
+		return &ConnectError{URL: redact(c.url()), Step: stepDial, Err: ctx.Err()}
 	}
 	subs, connected, err := c.mayConnect(dial != nil)
 	if err != nil || connected {
@@ -120,11 +120,12 @@ func (cn *connection) supervise() {
 	if stopping {
 		return
 	}
-	lost := fmt.Errorf("amqpflow: connection lost: %w", cause)
-	c.log.Warn("connection lost", logError, cause)
+	cause = fmt.Errorf("connection lost: %w", goError(cause))
+	lost := fmt.Errorf("amqpflow: %w", cause)
+	c.log.Warn("connection lost", logError, lost)
 	c.observe.connection(false, lost)
 	for _, s := range subs {
-		s.end(fmt.Errorf("%w: %w", ErrLinkLost, lost))
+		s.end(s.lost(cause))
 	}
 	c.fail(lost)
 }
@@ -147,7 +148,7 @@ func (cn *connection) attachAll(ctx context.Context, subs []*Subscription) error
 			}
 		}
 		if len(subs) == 0 || errors.Join(errs...) == nil {
-			return &ConnectError{URL: redact(cn.c.url), Step: stepSession, Err: causeOf(ctx, nil)}
+			return &ConnectError{URL: redact(cn.c.url()), Step: stepSession, Err: causeOf(ctx, nil)}
 		}
 	}
 	return errors.Join(errs...)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -96,3 +97,11 @@ func shutdown(t *testing.T, b *amqpflow.Broker) {
 }
 
 func countGoroutines() int { return runtime.NumGoroutine() }
+
+// quiet waits, in a bubble, until nothing more happens: settlements are
+// gathered for up to a millisecond before they leave.
+func quiet() {
+	synctest.Wait()
+	<-time.After(5 * time.Millisecond)
+	synctest.Wait()
+}

@@ -27,9 +27,9 @@ const (
 // open makes the connection, up to the session of the sending links.
 func (c *core) open(ctx context.Context, dial dialFunc) (*connection, error) {
 	failed := func(step string, err error) error {
-		return &ConnectError{URL: redact(c.url), Step: step, Err: err}
+		return &ConnectError{URL: redact(c.url()), Step: step, Err: err}
 	}
-	target, err := parseURL(c.url)
+	target, err := parseURL(c.url())
 	if err == nil && target.user != nil && c.opts.Credentials != nil {
 		err = errors.New("user-info in the URL together with Options.Credentials")
 	}

@@ -80,13 +80,14 @@ func newPublisher(c *core) *Publisher {
 //
 // Spec: 2.6.12 (transferring a message), 2.7.5 (transfer), 3.4 (outcomes).
 func (p *Publisher) Publish(ctx context.Context, addr Address, v any, opts ...*PublishOptions) error {
+	o := pick("Publish", opts)
 	conn, err := p.enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer p.active.Done()
 	call := publishing{conn: conn, started: p.c.clock()}
-	err = p.pooled(ctx, &call, addr, v, pick("Publish", opts))
+	err = p.pooled(ctx, &call, addr, v, o)
 	p.report(addr, call.outcome, call.started, err)
 	return err
 }
@@ -103,6 +104,7 @@ func (p *Publisher) Publish(ctx context.Context, addr Address, v any, opts ...*P
 //
 // Spec: 2.6.12.
 func (p *Publisher) Send(ctx context.Context, addr Address, v any, opts ...*PublishOptions) (*Receipt, error) {
+	o := pick("Send", opts)
 	conn, err := p.enter(ctx)
 	if err != nil {
 		return nil, err
@@ -110,7 +112,7 @@ func (p *Publisher) Send(ctx context.Context, addr Address, v any, opts ...*Publ
 	defer p.active.Done()
 	call := publishing{conn: conn, started: p.c.clock(), receipt: &Receipt{p: p, addr: addr}}
 	call.receipt.started = call.started
-	err = p.pooled(ctx, &call, addr, v, pick("Send", opts))
+	err = p.pooled(ctx, &call, addr, v, o)
 	if call.receipt.plane == nil {
 		p.report(addr, OutcomeNone, call.started, err)
 		return nil, err

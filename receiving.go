@@ -242,10 +242,7 @@ func (s *Subscription) linkLost(r *receiving, cause error) {
 	s.mu.Lock()
 	closing := s.closing != nil || s.link != r
 	s.mu.Unlock()
-	lost := fmt.Errorf("%w: %w", ErrLinkLost, cause)
-	if errors.Is(cause, ErrLinkLost) {
-		lost = cause
-	}
+	lost := s.lost(goError(cause))
 	for _, w := range s.workers {
 		w.cancel(r, lost)
 	}
@@ -261,4 +258,12 @@ func (s *Subscription) linkLost(r *receiving, cause error) {
 	s.c.log.Warn("link lost", logAddress, string(s.addr), logLink, r.name, logError, cause)
 	s.c.release(r)
 	s.end(lost)
+}
+
+// lost says that the subscription's link is gone, and why.
+func (s *Subscription) lost(cause error) error {
+	if errors.Is(cause, ErrLinkLost) {
+		return fmt.Errorf("amqpflow: receive from %q: %w", s.addr, cause)
+	}
+	return fmt.Errorf("amqpflow: receive from %q: %w: %w", s.addr, ErrLinkLost, cause)
 }

@@ -81,7 +81,12 @@ func newPeerOn(t testing.TB, nc net.Conn) *peer {
 	p := &peer{
 		t: t, nc: nc, gone: make(chan struct{}), taken: map[uint64]func(frame) bool{},
 		ended: map[string]bool{}, news: make(chan struct{}), wake: make(chan struct{}, 1), sessions: map[uint16]*peerSession{},
-		open:   wire.Open{ContainerID: "scripted", MaxFrameSize: 65536, ChannelMax: 100},
+		open: wire.Open{
+			ContainerID: "scripted", MaxFrameSize: 65536, ChannelMax: 100,
+			// A product that is known to refuse an attach without ending its
+			// session, so that addresses are not probed first.
+			Properties: wire.Map{{Key: wire.Symbol("product"), Value: "apache-activemq-artemis"}},
+		},
 		credit: 100,
 	}
 	p.wg.Go(p.read)

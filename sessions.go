@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/Azure/go-amqp"
 
 	"github.com/amqpflow/amqpflow/internal/dataplane"
+	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
 // session is one session, in go-amqp and in the data plane.
@@ -155,11 +157,41 @@ func (cn *connection) leave(ctx context.Context, s *session) error {
 	if !cn.sessions.leave(s) || isClosed(s.plane.Done()) {
 		return nil
 	}
+	var nudging sync.WaitGroup
+	ended := make(chan struct{})
+	nudging.Go(func() { cn.nudge(ended) })
+	defer nudging.Wait()
+	defer close(ended)
 	if err := s.amqp.Close(ctx); err != nil {
 		return fmt.Errorf("end session: %w", err)
 	}
 	return nil
 }
+
+// nudgeAfter is how long an END is left alone.
+const nudgeAfter = 5 * time.Millisecond
+
+// nudge sends empty frames, ever more rarely, until ended is closed. Artemis
+// writes the answer to a connection's second END only when something else
+// comes in, or when it next looks after its connections, which is every 2 s.
+//
+// Started by leave; ends with it; waited for by it.
+//
+// Spec: 2.3.1 (a frame without a body has no other meaning than traffic).
+func (cn *connection) nudge(ended <-chan struct{}) {
+	for wait := nudgeAfter; ; wait *= 2 {
+		select {
+		case <-ended:
+			return
+		case <-time.After(wait):
+		}
+		if _, err := cn.plane.Write(emptyFrame[:]); err != nil {
+			return // the connection is gone, and the session with it
+		}
+	}
+}
+
+var emptyFrame = [wire.FrameHeaderSize]byte{3: wire.FrameHeaderSize, 4: 2}
 
 // discard leaves a session without waiting.
 func (cn *connection) discard(s *session) {

@@ -249,7 +249,7 @@ func (s *Subscription) end(err error) {
 	s.c.observe.state(s, Ended, err)
 	if err != nil {
 		s.c.log.Error("subscription ended", logAddress, string(s.addr), logError, err)
-		s.c.observe.error(fmt.Errorf("amqpflow: subscription %q ended: %w", s.addr, err))
+		s.c.observe.error(err)
 	}
 }
 

@@ -130,6 +130,25 @@ func shutdownGoesFromTheInsideOut(t *testing.T, p suitePeer) {
 	assert.Equal(t, []string{"settle", "detach receiver", "end receiver", "detach sender", "end sender", "close"}, order)
 }
 
+// idleShutdownIsPrompt ends sessions that have nothing to do any more. Left to
+// itself, Artemis answers the last END up to 2 s late.
+func idleShutdownIsPrompt(t *testing.T, p suitePeer) {
+	q := p.newQueue(t, testQueueOptions{})
+	var worst time.Duration
+	canary := newCanary()
+	for range 5 { // by luck one is prompt whatever happens
+		b := brokerAt(p)
+		handled := deliveriesOf(t, b, q)
+		mustConnect(t, b)
+		require.NoError(t, b.Publisher().Publish(patient(t), q.addr, "x"))
+		await(t, patience, handled)
+		started := time.Now()
+		shutDown(t, b)
+		worst = max(worst, time.Since(started))
+	}
+	requireBound(t, "the slowest Shutdown", worst, 300*time.Millisecond, canary)
+}
+
 // shutdownKeepsItsBound has a handler that does not return until the test
 // ends.
 func shutdownKeepsItsBound(t *testing.T, p suitePeer) {

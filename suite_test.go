@@ -76,6 +76,7 @@ var behaviours = []behaviour{
 	{"shutdownReleasesWhatWasNotBegun", shutdownReleasesWhatWasNotBegun},
 	{"settledBeforeShutdownStaysSettled", settledBeforeShutdownStaysSettled},
 	{"shutdownGoesFromTheInsideOut", shutdownGoesFromTheInsideOut},
+	{"idleShutdownIsPrompt", idleShutdownIsPrompt},
 	{"shutdownKeepsItsBound", shutdownKeepsItsBound},
 
 	{"unsettledNeverExceedsCredit", unsettledNeverExceedsCredit},

@@ -213,27 +213,39 @@ func (c *conn) sessionFrame(channel uint16, code uint64, body []byte) {
 		if err = c.disposition.Decode(body); err == nil {
 			ses.onDisposition(&c.disposition)
 		}
-	case wire.CodeAttach:
-		var a wire.Attach
-		if err = a.Decode(body); err == nil {
-			ses.onAttach(&a)
-		}
-	case wire.CodeDetach:
-		var d wire.Detach
-		if err = d.Decode(body); err == nil {
-			ses.onDetach(&d)
-		}
-	case wire.CodeEnd:
-		var e wire.End
-		if err = e.Decode(body); err == nil {
-			ses.onEnd()
-		}
 	default:
-		c.violatef(ruleUnexpectedFrame, "performative 0x%02x", code)
+		err = ses.controlFrame(code, body)
 	}
 	if err != nil {
 		c.violatef(rulePerformative, "%s: %v", performativeName(code), err)
 	}
+}
+
+// controlFrame handles what attaches, detaches and ends.
+func (ses *session) controlFrame(code uint64, body []byte) error {
+	switch code {
+	case wire.CodeAttach:
+		var a wire.Attach
+		if err := a.Decode(body); err != nil {
+			return err
+		}
+		ses.onAttach(&a)
+	case wire.CodeDetach:
+		var d wire.Detach
+		if err := d.Decode(body); err != nil {
+			return err
+		}
+		ses.onDetach(&d)
+	case wire.CodeEnd:
+		var e wire.End
+		if err := e.Decode(body); err != nil {
+			return err
+		}
+		ses.onEnd()
+	default:
+		ses.conn.violatef(ruleUnexpectedFrame, "%s", performativeName(code))
+	}
+	return nil
 }
 
 func performativeName(code uint64) string {

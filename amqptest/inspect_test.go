@@ -174,3 +174,28 @@ func TestServer_idleEndsWithClose(t *testing.T) {
 		require.ErrorIs(t, s.Idle(t.Context()), ErrClosed)
 	})
 }
+
+// idle looks once.
+func (s *Server) idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.idleLocked()
+}
+
+func TestServer_isNotIdleWhileSomethingIsToBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		require.NoError(t, s.Put("orders", numbered(1)...))
+		r := dialRaw(t, s).opened()
+		in := attachReceiver(0)
+		in.SndSettleMode = sndSettled
+		r.send(in, linkFlow(1))
+		synctest.Wait()
+		assert.Empty(t, s.Messages("orders"))
+		assert.False(t, s.idle(), "the client has read nothing")
+		r.awaitTransfer()
+		require.NoError(t, s.Idle(t.Context()))
+		r.send(&wire.Close{})
+		r.await(wire.CodeClose)
+	})
+}

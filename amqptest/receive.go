@@ -30,44 +30,56 @@ func (ses *session) onTransfer(t *wire.Transfer) {
 		ses.owesFlow = true
 		ses.owe()
 	}
+	if l := ses.receiving(t); l != nil {
+		l.assemble(t)
+	}
+}
+
+// receiving returns the link that t belongs to; nil after a violation.
+func (ses *session) receiving(t *wire.Transfer) *link {
+	c := ses.conn
 	l := ses.links[t.Handle]
 	switch {
 	case l == nil:
 		c.violatef(ruleHandle, "transfer on handle %d, which is not attached", t.Handle)
-		return
 	case l.role == wire.RoleSender:
 		c.violatef(ruleDirection, "transfer on link %q, on which the client receives", l.name)
-		return
 	case t.Resume:
 		c.violatef(ruleResume, "transfer on link %q resumes a delivery that is not known", l.name)
-		return
+	default:
+		return l
 	}
-	if l.partial == nil {
-		l.partial = l.begin(t)
+	return nil
+}
+
+// assemble adds a frame to the delivery that it belongs to.
+func (l *link) assemble(t *wire.Transfer) {
+	p := l.partial
+	if p == nil {
+		p = l.begin(t)
 	} else if !l.goesOn(t) {
 		return
 	}
-	p := l.partial
 	if p == nil {
 		return
 	}
+	l.partial = p
 	p.settled = p.settled || t.Settled
-	switch {
-	case t.Aborted:
-		l.partial = nil
-		l.topUp()
-	case t.More:
+	if t.More && !t.Aborted {
 		p.payload = append(p.payload, t.Payload...)
-	default:
-		l.partial = nil
-		if p.payload == nil {
-			p.payload = bytes.Clone(t.Payload)
-		} else {
-			p.payload = append(p.payload, t.Payload...)
-		}
-		l.topUp()
-		l.complete(p, &t.State)
+		return
 	}
+	l.partial = nil
+	l.topUp()
+	if t.Aborted {
+		return
+	}
+	if p.payload == nil {
+		p.payload = bytes.Clone(t.Payload) // of exactly its size
+	} else {
+		p.payload = append(p.payload, t.Payload...)
+	}
+	l.complete(p, &t.State)
 }
 
 // begin checks the first frame of a delivery; nil after a violation.

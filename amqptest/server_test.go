@@ -1,6 +1,7 @@
 package amqptest
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -8,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"math/big"
 	"net"
 	"runtime"
@@ -195,4 +197,48 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	pool := x509.NewCertPool()
 	pool.AddCert(leaf)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
+}
+
+func TestServer_stopsReadingFromAClientThatDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		r := dialRaw(t, s).opened()
+		echo := frameOf(wire.TypeAMQP, 0, &wire.Flow{NextIncomingID: wire.Some(0), Handle: wire.Some(0), LinkCredit: wire.Some(0), Echo: true}, nil)
+		r.send(attachReceiver(0))
+		const frames = 200_000
+		var wg sync.WaitGroup
+		wg.Go(func() { r.bytes(bytes.Repeat(echo, frames)) })
+		synctest.Wait()
+		s.mu.Lock()
+		for c := range s.conns {
+			assert.Greater(t, len(c.out), outLimit)
+			assert.Less(t, len(c.out), outLimit+4*readBufferSize)
+		}
+		s.mu.Unlock()
+		var reading sync.WaitGroup
+		reading.Go(func() { _, _ = io.Copy(io.Discard, r.nc) })
+		wg.Wait() // the server reads again
+		r.send(&wire.Close{})
+		reading.Wait()
+	})
+}
+
+func TestServer_losesAClientThatTakesNothingForIdleTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, &Options{IdleTimeout: 10 * time.Second})
+		r := dialRaw(t, s)
+		r.header(wire.ProtoAMQP)
+		began := time.Now()
+		for { // alive, and deaf
+			<-time.After(time.Second)
+			if _, err := r.nc.Write(emptyFrame); err != nil {
+				break
+			}
+			require.Less(t, time.Since(began), time.Minute)
+			if time.Since(began) == time.Second {
+				r.send(&wire.Open{ContainerID: "raw", MaxFrameSize: 512})
+			}
+		}
+		assert.InDelta(t, 10, time.Since(began).Seconds(), 1.5)
+	})
 }

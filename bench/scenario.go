@@ -27,12 +27,12 @@ type scenario struct {
 // outlast a garbage collection cycle and a scheduler's time slice, and the
 // whole table short enough to be repeated.
 var scenarios = []scenario{
-	{name: "consume/bytes", credit: defaultCredit, warm: 2_000, count: 60_000, broker: 15_000, rounds: 9},
-	{name: "consume/json", credit: defaultCredit, json: true, warm: 2_000, count: 30_000, broker: 12_000, rounds: 9},
+	{name: "consume/bytes", credit: defaultCredit, warm: 2_000, count: 60_000, broker: 8_000, rounds: 9},
+	{name: "consume/json", credit: defaultCredit, json: true, warm: 2_000, count: 30_000, broker: 25_000, rounds: 9},
 	{name: "consume/credit=1", credit: 1, warm: 200, count: 10_000, broker: 1_500, rounds: 9},
 	{name: "consume/credit=10", credit: 10, warm: 500, count: 20_000, broker: 4_000, rounds: 9},
-	{name: "consume/credit=100", credit: 100, warm: 1_000, count: 40_000, broker: 8_000, rounds: 9},
-	{name: "consume/credit=1000", credit: 1000, warm: 3_000, count: 60_000, broker: 15_000, rounds: 9},
+	{name: "consume/credit=100", credit: 100, warm: 1_000, count: 40_000, broker: 6_000, rounds: 9},
+	{name: "consume/credit=1000", credit: 1000, warm: 3_000, count: 60_000, broker: 8_000, rounds: 9},
 	{name: "consume/tls", credit: defaultCredit, tls: true, warm: 2_000, count: 40_000, rounds: 9},
 	{name: "publish/serial", publish: true, warm: 100, count: 2_000, broker: 300, rounds: 17},
 }

@@ -40,6 +40,31 @@ the next instance did the other 4
 `,
 	"testing": `an invoice over 5700 for order A-1
 `,
+	"reply": `basket 1 costs 750
+basket 2 costs 1900
+`,
+	"lanes": `ann: 20 bookings, in order: true
+ben: 20 bookings, in order: true
+cleo: 20 bookings, in order: true
+`,
+	"batch": `4 readings, 3 rows
+4 readings, 4 rows
+7 accepted, 1 rejected
+`,
+	"stream": `one
+no line: rejected
+two
+the end
+`,
+	"pipelined": `1000 sent, 1000 confirmed
+1000 read in order
+`,
+	"middleware": `packing a lamp
+shipping a box with a lamp
+r-17 handled: accepted
+`,
+	"http": `the customer got 202 Accepted
+`,
 }
 
 // folder holds every example, compiled by the first test that runs one.
@@ -49,7 +74,10 @@ var compile = sync.OnceValue(func() (err error) {
 	if folder, err = os.MkdirTemp("", "amqpflow-examples-"); err != nil {
 		return err
 	}
-	build := exec.Command("go", "build", "-o", folder, "./quickstart", "./outcomes", "./shutdown", "./testing", "./broker")
+	build := exec.Command("go", "build", "-o", folder, "./broker")
+	for example := range said {
+		build.Args = append(build.Args, "./"+example)
+	}
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}

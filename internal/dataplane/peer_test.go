@@ -33,7 +33,8 @@ type peer struct {
 	log      []string      // control and flow frames, in order
 	frames   []any         // the same, decoded
 	sessions map[uint16]*peerSession
-	closed   bool // the client's CLOSE has come
+	closed   bool          // the client's CLOSE has come
+	gate     chan struct{} // if set: reading stops until it is closed
 }
 
 // peerOptions differ from what a quiet peer does.
@@ -117,6 +118,12 @@ func (p *peer) read() {
 	}
 	head := make([]byte, 8)
 	for header := true; ; header = false {
+		p.mu.Lock()
+		gate := p.gate
+		p.mu.Unlock()
+		if gate != nil {
+			<-gate
+		}
 		if _, err := io.ReadFull(p.nc, head); err != nil {
 			return
 		}
@@ -236,6 +243,18 @@ func (l *peerLink) received() [][]byte {
 	l.s.p.mu.Lock()
 	defer l.s.p.mu.Unlock()
 	return slices.Clone(l.bodies)
+}
+
+// stall stops reading after the next frame, until the function it returns is called.
+func (p *peer) stall() (goOn func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	gate := make(chan struct{})
+	p.gate = gate
+	return func() {
+		p.locked(func() { p.gate = nil })
+		close(gate)
+	}
 }
 
 // hang closes the socket.

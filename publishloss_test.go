@@ -1,0 +1,180 @@
+package amqpflow_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/go-amqp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/amqpflow/amqpflow"
+	"github.com/amqpflow/amqpflow/internal/wire"
+)
+
+func TestPublisher_losesALinkOrItsSession(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		lose   func(*peer, frame)
+		begins int
+	}{
+		{"closing detach", func(p *peer, f frame) {
+			p.send(f.channel, &wire.Detach{Handle: f.perf.(*wire.Transfer).Handle, Closed: true, Error: errDeleted})
+		}, 1},
+		{"non-closing detach", func(p *peer, f frame) {
+			p.send(f.channel, &wire.Detach{Handle: f.perf.(*wire.Transfer).Handle, Error: errDeleted})
+		}, 1},
+		{"detach without an error", func(p *peer, f frame) {
+			p.send(f.channel, &wire.Detach{Handle: f.perf.(*wire.Transfer).Handle, Closed: true})
+		}, 1},
+		{"end", func(p *peer, f frame) { p.send(f.channel, &wire.End{Error: errDeleted}) }, 2},
+		{"end without an error", func(p *peer, f frame) { p.send(f.channel, &wire.End{}) }, 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				book := new(logbook)
+				p, b, pub := publisher(t, &amqpflow.Options{Logger: book.logger()})
+				require.NoError(t, pub.Publish(t.Context(), "out", "x"))
+				require.NoError(t, pub.Publish(t.Context(), "other", "x"))
+				p.on(wire.CodeTransfer, func(f frame) bool { tc.lose(p, f); return true })
+				outstanding := start(t.Context(), pub, "out", "y")
+				err := <-outstanding
+				require.ErrorIs(t, err, amqpflow.ErrUncertain)
+				require.NotErrorIs(t, err, amqpflow.ErrNotSent)
+				p.on(wire.CodeTransfer, func(frame) bool { return false })
+				require.NoError(t, pub.Publish(t.Context(), "out", "z"))
+				require.NoError(t, pub.Publish(t.Context(), "other", "z"))
+				quiet()
+				assert.Len(t, p.sent(wire.CodeBegin), tc.begins)
+				book.assertLine(t, "level=WARN", "link lost", "address=out")
+				if tc.begins > 1 {
+					book.assertLine(t, "level=WARN", "session lost")
+				}
+				require.NoError(t, b.Err())
+				require.NoError(t, b.Ready())
+				shutdown(t, b)
+			})
+		})
+	}
+}
+
+func TestPublisher_lossBetweenTwoPublishesIsNotNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, b, pub := publisher(t)
+		for range 5 {
+			require.NoError(t, pub.Publish(t.Context(), "out", "x"))
+			l := p.link("out", wire.RoleSender)
+			p.send(l.channel, &wire.Detach{Handle: l.attach.Handle, Closed: true})
+			quiet()
+			require.NoError(t, pub.Publish(t.Context(), "out", "x"))
+			p.send(p.link("out", wire.RoleSender).channel, &wire.End{})
+			quiet()
+		}
+		shutdown(t, b)
+	})
+}
+
+func TestPublisher_waitingPublishOfALostLinkIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, b, pub := publisher(t)
+		p.credit = 1
+		require.NoError(t, pub.Publish(t.Context(), "out", "x"))
+		waiting := start(t.Context(), pub, "out", "y")
+		l := p.link("out", wire.RoleSender)
+		p.send(l.channel, &wire.Detach{Handle: l.attach.Handle, Closed: true, Error: errDeleted})
+		err := <-waiting
+		require.ErrorIs(t, err, amqpflow.ErrNotSent)
+		require.NotErrorIs(t, err, amqpflow.ErrUncertain)
+		var remote *amqp.Error
+		require.ErrorAs(t, err, &remote)
+		assert.Len(t, p.sent(wire.CodeTransfer), 1)
+		shutdown(t, b)
+	})
+}
+
+func TestPublisher_contextStorm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, b, pub := publisher(t)
+		p.credit = 1 << 20
+		p.on(wire.CodeTransfer, func(f frame) bool {
+			id := f.perf.(*wire.Transfer).DeliveryID.Value
+			time.AfterFunc(time.Duration(id%7)*100*time.Microsecond, func() {
+				p.settle(f.channel, id, wire.State{Kind: wire.StateAccepted})
+			})
+			return true
+		})
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		answers := map[string]error{}
+		for g := range 8 {
+			wg.Go(func() {
+				for i := range 100 {
+					body := fmt.Sprintf("%d-%d", g, i)
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration((g*7+i*13)%20)*100*time.Microsecond)
+					err := pub.Publish(ctx, amqpflow.Address(strconv.Itoa(g%3)), body)
+					cancel()
+					mu.Lock()
+					answers[body] = err
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		quiet()
+		sent := map[string]bool{}
+		for _, f := range p.sent(wire.CodeTransfer) {
+			body := bodyOf(t, f.perf.(*wire.Transfer).Payload)
+			assert.False(t, sent[body], "%s was sent twice", body)
+			sent[body] = true
+		}
+		confirmed := 0
+		for body, err := range answers {
+			switch {
+			case err == nil:
+				confirmed++
+				assert.True(t, sent[body], "%s: confirmed and not sent", body)
+			case errors.Is(err, amqpflow.ErrNotSent):
+				assert.False(t, sent[body], "%s: %v, and sent", body, err)
+			case errors.Is(err, amqpflow.ErrUncertain):
+				assert.True(t, sent[body], "%s: %v, and not sent", body, err)
+			default:
+				t.Errorf("%s: %v", body, err)
+			}
+		}
+		assert.NotZero(t, confirmed)
+		assert.Less(t, confirmed, 800)
+		require.NoError(t, b.Ready())
+		shutdown(t, b)
+	})
+}
+
+func TestPublisher_shutdownWaitsForPublishesUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, b, pub := publisher(t)
+		p.mute(wire.CodeTransfer)
+		under := start(t.Context(), pub, "out", "x")
+		f := p.awaitCode(wire.CodeTransfer)
+		ended := make(chan error, 1)
+		go func() { ended <- b.Shutdown(within(t, 10*time.Second)) }()
+		quiet()
+		assert.Empty(t, ended)
+		p.settle(f.channel, f.perf.(*wire.Transfer).DeliveryID.Value, wire.State{Kind: wire.StateAccepted})
+		require.NoError(t, <-under)
+		require.NoError(t, <-ended)
+	})
+	synctest.Test(t, func(t *testing.T) { // one that nobody answers is uncertain
+		p, b, pub := publisher(t)
+		p.mute(wire.CodeTransfer)
+		under := start(t.Context(), pub, "out", "x")
+		started := time.Now()
+		require.Error(t, b.Shutdown(within(t, 2*time.Second)))
+		assertWithin(t, started, 2*time.Second)
+		require.ErrorIs(t, <-under, amqpflow.ErrUncertain)
+	})
+}
