@@ -86,6 +86,7 @@ const (
 func openFake(t *testing.T, _ string) suitePeer {
 	s := amqptest.NewServer(&amqptest.Options{
 		Users: map[string]string{fakeUser: fakePassword}, MaxDeliveries: suiteAttempts,
+		ChannelMax: 63, HandleMax: 255, // RabbitMQ's
 	})
 	t.Cleanup(func() { assert.NoError(t, s.Close(), "every rule of the protocol was kept") })
 	u, err := url.Parse(s.URL())

@@ -89,6 +89,12 @@ func (tp *tap) keep(channel uint16, body []byte, sent bool) {
 	}
 	f := tapFrame{sent: sent, channel: channel, code: code}
 	switch code {
+	case wire.CodeBegin:
+		p := new(wire.Begin)
+		f.body, err = p, p.Decode(body)
+	case wire.CodeEnd:
+		p := new(wire.End)
+		f.body, err = p, p.Decode(body)
 	case wire.CodeAttach:
 		p := new(wire.Attach)
 		f.body, err = p, p.Decode(body)
