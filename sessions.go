@@ -109,7 +109,7 @@ func (cn *connection) newSession() (*session, error) {
 
 // receivingSession returns a session for a subscription's link.
 func (cn *connection) receivingSession() (*session, error) {
-	s, fresh := cn.sessions.choose(cn.pub)
+	s, fresh := cn.sessions.choose(cn.c.pub.links.current(cn))
 	if fresh {
 		cn.begin(s)
 	} else {
