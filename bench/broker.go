@@ -56,18 +56,31 @@ func (b *brokerPeer) broker() bool     { return true }
 func (b *brokerPeer) describe() string { return b.product }
 func (b *brokerPeer) close() error     { return b.conn.Close() }
 
-// place makes a queue and, for a consumer, fills it.
+// place makes a queue and, for a consumer, fills it. Replies get a queue of
+// their own, which nobody reads.
 func (b *brokerPeer) place(ctx context.Context, s scenario) (place, error) {
 	b.made++
 	name := fmt.Sprintf("amqpflow-bench-%d-%d", os.Getpid(), b.made)
-	if err := b.queues.create(ctx, name); err != nil {
-		return place{}, fmt.Errorf("create queue %s: %w", name, err)
+	names := []string{name}
+	if s.work == reply {
+		names = append(names, name+"-replies")
+	}
+	for _, n := range names {
+		if err := b.queues.create(ctx, n); err != nil {
+			return place{}, fmt.Errorf("create queue %s: %w", n, err)
+		}
 	}
 	p := place{
 		url: b.url, queue: name, node: b.queues.node(name), caps: b.queues.capabilities(),
-		remove: func(ctx context.Context) error { return b.queues.remove(ctx, name) },
+		reply: b.queues.node(names[len(names)-1]),
+		remove: func(ctx context.Context) (err error) {
+			for _, n := range names {
+				err = errors.Join(err, b.queues.remove(ctx, n))
+			}
+			return err
+		},
 	}
-	if s.publish {
+	if !s.work.consumes() {
 		return p, nil
 	}
 	if err := b.preload(ctx, p, s); err != nil {
@@ -76,8 +89,8 @@ func (b *brokerPeer) place(ctx context.Context, s scenario) (place, error) {
 	return p, nil
 }
 
-// inFlight is how many sends preload leaves unconfirmed.
-const inFlight = 500
+// preloadInFlight is how many sends preload leaves unconfirmed.
+const preloadInFlight = 500
 
 // preload sends what one run consumes.
 func (b *brokerPeer) preload(ctx context.Context, p place, s scenario) error {
@@ -86,37 +99,15 @@ func (b *brokerPeer) preload(ctx context.Context, p place, s scenario) error {
 		return err
 	}
 	msg := message(s.json)
-	receipts := make([]amqp.SendReceipt, 0, s.warm+s.count)
-	confirmed := 0
-	for range s.warm + s.count {
-		receipt, err := sender.SendWithReceipt(ctx, msg, nil)
-		if err != nil {
-			return err
-		}
-		receipts = append(receipts, receipt)
-		if len(receipts)-confirmed >= inFlight {
-			if err := accepted(ctx, receipts[confirmed]); err != nil {
-				return err
-			}
-			confirmed++
-		}
+	if s.work == reply {
+		msg = request(p.reply)
 	}
-	for _, receipt := range receipts[confirmed:] {
-		if err := accepted(ctx, receipt); err != nil {
-			return err
-		}
-	}
-	return sender.Close(ctx)
-}
-
-// accepted waits for a send to be confirmed.
-func accepted(ctx context.Context, receipt amqp.SendReceipt) error {
-	state, err := receipt.Wait(ctx)
+	err = keepInFlight(s.warm+s.count, preloadInFlight,
+		func() (amqp.SendReceipt, error) { return sender.SendWithReceipt(ctx, msg, nil) },
+		func(r amqp.SendReceipt) error { return accepted(ctx, r) },
+	)
 	if err != nil {
 		return err
 	}
-	if _, ok := state.(*amqp.StateAccepted); !ok {
-		return fmt.Errorf("a message was not accepted: %v", state)
-	}
-	return nil
+	return sender.Close(ctx)
 }

@@ -3,32 +3,35 @@ package main
 import (
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
 
-// meter times one run of one side. One goroutine at a time touches it.
+// meter times one run of one side. Any goroutine may tick; one alone records
+// latencies.
 type meter struct {
-	warm, count int
-	seen        int
+	warm, count int64
+	seen        atomic.Int64
 	start       reading
 	end         reading
 	latencies   []time.Duration
-	done        chan struct{} // closed by the tick that ends the run
+	started     chan struct{} // closed by the tick that starts the clock, when start is set
+	done        chan struct{} // closed by the tick that ends the run, when end is set
 }
 
 // newMeter makes a meter that starts after warm messages and ends count
 // messages later.
 func newMeter(warm, count int) *meter {
-	return &meter{warm: warm, count: count, done: make(chan struct{})}
+	return &meter{warm: int64(warm), count: int64(count), started: make(chan struct{}), done: make(chan struct{})}
 }
 
 // tick counts one message whose work is done.
 func (m *meter) tick() {
-	m.seen++
-	switch m.seen {
+	switch m.seen.Add(1) {
 	case m.warm:
 		m.start = readAtStart()
+		close(m.started)
 	case m.warm + m.count:
 		m.end = readAtEnd()
 		close(m.done)
@@ -38,7 +41,7 @@ func (m *meter) tick() {
 // time records the latency of one message and counts it. Messages of the
 // warm-up are counted only.
 func (m *meter) time(begun time.Time) {
-	if m.seen >= m.warm {
+	if m.seen.Load() >= m.warm {
 		m.latencies = append(m.latencies, time.Since(begun))
 	}
 	m.tick()
@@ -47,8 +50,11 @@ func (m *meter) time(begun time.Time) {
 // keepLatencies reserves room, so that recording allocates nothing.
 func (m *meter) keepLatencies() { m.latencies = make([]time.Duration, 0, m.count) }
 
-// sample turns the two readings into figures for one message.
+// sample turns the two readings into figures for one message. It waits for
+// the end of the run.
 func (m *meter) sample() sample {
+	<-m.started
+	<-m.done
 	n := float64(m.count)
 	s := sample{
 		rate:   n / m.end.wall.Sub(m.start.wall).Seconds(),

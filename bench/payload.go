@@ -77,6 +77,13 @@ func message(asJSON bool) *amqp.Message {
 	return m
 }
 
+// request is what a reply scenario receives.
+func request(replyTo string) *amqp.Message {
+	m := message(false)
+	m.Properties = &amqp.MessageProperties{MessageID: randomUUID(), ReplyTo: &replyTo}
+	return m
+}
+
 // randomUUID is a version 4 UUID, which both publishers put on each message.
 func randomUUID() amqp.UUID {
 	var id amqp.UUID

@@ -24,6 +24,7 @@ type place struct {
 	queue  string                      // its name, for amqpflow.Queue
 	node   string                      // its address on the wire, for go-amqp
 	caps   []string                    // of the terminus, for go-amqp
+	reply  string                      // where replies go, on the wire: a request's reply-to
 	remove func(context.Context) error // undoes place
 }
 

@@ -25,11 +25,22 @@ func (rawSide) consume(ctx context.Context, p place, s scenario, m *meter) error
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
-	for range s.warm + s.count {
-		if err := receiveOne(ctx, receiver, s.json); err != nil {
-			return errors.Join(err, conn.Close())
-		}
-		m.tick()
+	switch {
+	case s.lanes > 0:
+		err = receiveInLanes(ctx, receiver, s, m)
+	case s.batch > 0:
+		err = receiveBatches(ctx, receiver, s, m)
+	default:
+		err = share(ctx, s, func(ctx context.Context) error {
+			if err := receiveOne(ctx, receiver, s.json); err != nil {
+				return err
+			}
+			m.tick()
+			return nil
+		})
+	}
+	if err != nil {
+		return errors.Join(err, conn.Close())
 	}
 	return errors.Join(receiver.Close(ctx), conn.Close())
 }
@@ -40,6 +51,10 @@ func receiveOne(ctx context.Context, receiver *amqp.Receiver, asJSON bool) error
 	if err != nil {
 		return err
 	}
+	return useAndAccept(ctx, receiver, msg, asJSON)
+}
+
+func useAndAccept(ctx context.Context, receiver *amqp.Receiver, msg *amqp.Message, asJSON bool) error {
 	if err := use(msg.GetData(), asJSON); err != nil {
 		return err
 	}

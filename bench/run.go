@@ -17,6 +17,23 @@ const runTimeout = 2 * time.Minute
 type side interface {
 	consume(ctx context.Context, p place, s scenario, m *meter) error
 	publish(ctx context.Context, p place, s scenario, m *meter) error
+	pipeline(ctx context.Context, p place, s scenario, m *meter) error
+	reply(ctx context.Context, p place, s scenario, m *meter) error
+}
+
+// do is the scenario's kind of work.
+func do(ctx context.Context, side side, p place, s scenario, m *meter) error {
+	switch s.work {
+	case publish:
+		m.keepLatencies()
+		return side.publish(ctx, p, s, m)
+	case pipeline:
+		return side.pipeline(ctx, p, s, m)
+	case reply:
+		return side.reply(ctx, p, s, m)
+	default:
+		return side.consume(ctx, p, s, m)
+	}
 }
 
 // runner measures scenarios.
@@ -59,18 +76,24 @@ func (r runner) run(ctx context.Context, s scenario) (result, error) {
 	return resultOf(s, pairs), nil
 }
 
-// round measures both sides, one after the other. Rounds alternate who goes
-// first, so that neither always finds the warmer machine.
-func (r runner) round(ctx context.Context, s scenario, flowFirst bool) (p pair, err error) {
-	order := []struct {
+// round measures both sides, one after the other, and amqpflow's base if the
+// scenario has one. Rounds alternate who goes first, so that neither always
+// finds the warmer machine.
+func (r runner) round(ctx context.Context, s scenario, reversed bool) (p pair, err error) {
+	type turn struct {
+		scenario
 		side side
 		into *sample
-	}{{r.raw, &p.raw}, {r.flow, &p.flow}}
-	if flowFirst {
+	}
+	order := []turn{{s, r.raw, &p.raw}, {s, r.flow, &p.flow}}
+	if s.base != "" {
+		order = append(order, turn{named(s.base), r.flow, &p.base})
+	}
+	if reversed {
 		slices.Reverse(order)
 	}
-	for _, o := range order {
-		if *o.into, err = r.one(ctx, s, o.side); err != nil {
+	for _, t := range order {
+		if *t.into, err = r.one(ctx, t.scenario, t.side); err != nil {
 			return pair{}, err
 		}
 	}
@@ -88,13 +111,7 @@ func (r runner) one(ctx context.Context, s scenario, side side) (_ sample, err e
 	defer func() { err = errors.Join(err, p.remove(context.WithoutCancel(ctx))) }()
 	runtime.GC() // the other side's garbage is not this side's work
 	m := newMeter(s.warm, s.count)
-	if s.publish {
-		m.keepLatencies()
-		err = side.publish(ctx, p, s, m)
-	} else {
-		err = side.consume(ctx, p, s, m)
-	}
-	if err != nil {
+	if err := do(ctx, side, p, s, m); err != nil {
 		return sample{}, fmt.Errorf("%T: %w", side, err)
 	}
 	return m.sample(), nil

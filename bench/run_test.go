@@ -43,6 +43,14 @@ func (f fakeSide) publish(ctx context.Context, p place, s scenario, m *meter) er
 	return f.consume(ctx, p, s, m)
 }
 
+func (f fakeSide) pipeline(ctx context.Context, p place, s scenario, m *meter) error {
+	return f.consume(ctx, p, s, m)
+}
+
+func (f fakeSide) reply(ctx context.Context, p place, s scenario, m *meter) error {
+	return f.consume(ctx, p, s, m)
+}
+
 func TestRunner_alternatesAndDropsTheFirstRound(t *testing.T) {
 	var order []string
 	p := &fakePeer{}
@@ -53,6 +61,17 @@ func TestRunner_alternatesAndDropsTheFirstRound(t *testing.T) {
 	assert.Equal(t, 3, results[0].rounds)
 	assert.Equal(t, []string{"raw", "flow", "flow", "raw", "raw", "flow", "flow", "raw"}, order)
 	assert.Equal(t, fakePeer{made: 8, removed: 8}, *p)
+}
+
+func TestRunner_runsTheBaseInEveryRound(t *testing.T) {
+	var order []string
+	p := &fakePeer{}
+	r := runner{peer: p, raw: fakeSide{name: "raw", order: &order}, flow: fakeSide{name: "flow", order: &order}}
+	res, err := r.run(t.Context(), scenario{name: "s", base: bytesName, warm: 1, count: 10, rounds: 1})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"raw", "flow", "flow", "flow", "flow", "raw"}, order)
+	assert.True(t, res.based)
+	assert.Positive(t, res.base.median)
 }
 
 func TestRunner_keepsWhatWasMeasuredBeforeAnError(t *testing.T) {

@@ -10,14 +10,18 @@ import (
 	"os"
 	"sync"
 
+	"github.com/Azure/go-amqp"
+
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
-// The source's addresses. A receiver on either gets as many messages as it
+// The source's addresses. A receiver on one of the first three gets as many messages as it
 // grants credit for; a sender may use any address.
 const (
-	nodeBytes = "bytes"
-	nodeJSON  = "json"
+	nodeBytes    = "bytes"
+	nodeJSON     = "json"
+	nodeRequests = "requests"
+	nodeReplies  = "replies" // the reply-to of the requests
 )
 
 // source is a peer that speaks just enough AMQP 1.0, at the least CPU: it
@@ -25,18 +29,29 @@ const (
 // disposition for each read. It checks nothing and keeps nothing.
 type source struct {
 	running  sync.WaitGroup
-	payloads map[string][]byte
+	payloads map[string][][]byte // each address's, which follow each other in turn
 }
 
 func newSource() *source {
-	return &source{payloads: map[string][]byte{
-		nodeBytes: encoded(false), nodeJSON: encoded(true),
+	return &source{payloads: map[string][][]byte{
+		nodeBytes: keyed(), nodeJSON: {encoded(message(true))}, nodeRequests: {encoded(request(nodeReplies))},
 	}}
 }
 
+// keyed is one payload for each first byte of a body, the key of lanes.
+func keyed() [][]byte {
+	all := make([][]byte, 0, batchSize)
+	for key := range batchSize {
+		m := message(false)
+		m.Data[0][0] = byte(key)
+		all = append(all, encoded(m))
+	}
+	return all
+}
+
 // encoded is the payload of a consuming scenario's transfers.
-func encoded(asJSON bool) []byte {
-	b, err := message(asJSON).MarshalBinary()
+func encoded(m *amqp.Message) []byte {
+	b, err := m.MarshalBinary()
 	if err != nil {
 		panic(err) // the message is a constant
 	}

@@ -85,11 +85,14 @@ func (p *sourcePeer) describe() string { return "source (own process, loopback T
 // place needs no preparation: the source never runs dry.
 func (p *sourcePeer) place(_ context.Context, s scenario) (place, error) {
 	address := nodeBytes
-	if s.json {
+	switch {
+	case s.json:
 		address = nodeJSON
+	case s.work == reply:
+		address = nodeRequests
 	}
 	at := place{
-		url: "amqp://" + p.address.Plain, queue: address, node: address,
+		url: "amqp://" + p.address.Plain, queue: address, node: address, reply: nodeReplies,
 		remove: func(context.Context) error { return nil },
 	}
 	if s.tls {

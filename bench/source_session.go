@@ -45,20 +45,21 @@ const (
 	tagAt = idAt + 4 + 2      // behind the id and vbin8's constructor and length
 )
 
-// load encodes batchSize transfers of the payload once.
-func (l *sourceLink) load(channel uint16, payload []byte) {
-	frame := wire.BeginFrame(nil, wire.TypeAMQP, channel)
+// load encodes batchSize transfers once. The payloads, of one length, take
+// turns.
+func (l *sourceLink) load(channel uint16, payloads [][]byte) {
+	head := wire.BeginFrame(nil, wire.TypeAMQP, channel)
 	fields := []byte{0x70, 0, 0, 0, 0} // handle
 	binary.BigEndian.PutUint32(fields[1:], l.handle)
 	fields = append(fields, 0x70, 0, 0, 0, 0)    // delivery-id
 	fields = append(fields, 0xa0, 4, 0, 0, 0, 0) // delivery-tag
 	fields = append(fields, 0x43, 0x42)          // message-format 0, settled false
-	frame = append(frame, 0x00, 0x53, 0x14, 0xc0, byte(len(fields)+1), 5)
-	frame = append(append(frame, fields...), payload...)
-	wire.EndFrame(frame, 0)
-	l.stride = len(frame)
-	for range batchSize {
-		l.batch = append(l.batch, frame...)
+	head = append(head, 0x00, 0x53, 0x14, 0xc0, byte(len(fields)+1), 5)
+	head = append(head, fields...)
+	l.stride = len(head) + len(payloads[0])
+	for i := range batchSize {
+		l.batch = append(append(l.batch, head...), payloads[i%len(payloads)]...)
+		wire.EndFrame(l.batch, i*l.stride)
 	}
 }
 

@@ -94,10 +94,27 @@ func TestSource_acceptsPLAINAndANONYMOUS(t *testing.T) {
 	}
 }
 
+func TestSource_sendsEveryKey(t *testing.T) {
+	ctx, url := startTestSource(t)
+	conn, session, err := place{url: url}.dial(ctx)
+	require.NoError(t, err)
+	receiver, err := session.NewReceiver(ctx, nodeBytes, &amqp.ReceiverOptions{Credit: batchSize})
+	require.NoError(t, err)
+	keys := map[byte]struct{}{}
+	for range batchSize {
+		msg, err := receiver.Receive(ctx, nil)
+		require.NoError(t, err)
+		require.NoError(t, checkSize(msg.GetData()))
+		keys[msg.GetData()[0]] = struct{}{}
+	}
+	assert.Len(t, keys, batchSize)
+	require.NoError(t, conn.Close())
+}
+
 func TestSourceLink_patchesIDsOnly(t *testing.T) {
-	payload := encoded(false)
+	payloads := [][]byte{encoded(request("a")), encoded(request("b"))}
 	l := &sourceLink{handle: 5, credit: 3}
-	l.load(7, payload)
+	l.load(7, payloads)
 	s := &sourceSession{nextOutgoing: 1<<32 - 1, window: 2}
 	batch := s.transfers(l)
 	require.Len(t, batch, 2*l.stride, "the window is smaller than the credit")
@@ -111,7 +128,7 @@ func TestSourceLink_patchesIDsOnly(t *testing.T) {
 		assert.Equal(t, uint32(5), got.Handle)
 		assert.Equal(t, wire.Some(want), got.DeliveryID)
 		assert.Equal(t, binary.BigEndian.AppendUint32(nil, want), got.DeliveryTag)
-		assert.Equal(t, payload, got.Payload)
+		assert.Equal(t, payloads[i], got.Payload, "they take turns")
 	}
 	assert.Empty(t, s.transfers(l), "the window is used up")
 	s.window = 5

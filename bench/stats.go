@@ -33,8 +33,9 @@ func percentile[T any](sorted []T, p float64) T {
 	return sorted[max(rank, 1)-1]
 }
 
-// pair is one round: both sides, measured within the same seconds.
-type pair struct{ raw, flow sample }
+// pair is one round: both sides, and amqpflow's base scenario if there is one,
+// measured within the same seconds.
+type pair struct{ raw, flow, base sample }
 
 // ratios divides flow by raw within each round. The median of paired ratios
 // is insensitive to a machine that is slower in some rounds than in others,
@@ -64,6 +65,15 @@ func medianSample(samples []sample) sample {
 	}
 }
 
+// toBase is ratios of amqpflow's rate to that of its base.
+func toBase(pairs []pair) spread {
+	values := make([]float64, 0, len(pairs))
+	for _, p := range pairs {
+		values = append(values, p.flow.rate/p.base.rate)
+	}
+	return spreadOf(values)
+}
+
 func rateOf(s sample) float64 { return s.rate }
 func cpuOf(s sample) float64  { return s.cpu }
 func p50Of(s sample) float64  { return s.p50 }
@@ -76,6 +86,8 @@ type result struct {
 	latency   bool
 	rate, cpu spread
 	p50, p99  spread // set only if latency
+	based     bool   // compared with another scenario, too
+	base      spread // amqpflow's rate to that of amqpflow there; set only if based
 	raw, flow sample // medians of the absolute figures
 }
 
@@ -86,9 +98,12 @@ func resultOf(s scenario, pairs []pair) result {
 		raw, flow = append(raw, p.raw), append(flow, p.flow)
 	}
 	r := result{
-		name: s.name, rounds: len(pairs), latency: s.publish,
+		name: s.name, rounds: len(pairs), latency: s.work == publish, based: s.base != "",
 		rate: ratios(pairs, rateOf), cpu: ratios(pairs, cpuOf),
 		raw: medianSample(raw), flow: medianSample(flow),
+	}
+	if r.based {
+		r.base = toBase(pairs)
 	}
 	if r.latency {
 		r.p50, r.p99 = ratios(pairs, p50Of), ratios(pairs, p99Of)

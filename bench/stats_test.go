@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -52,7 +53,7 @@ func TestResult_hasLatencyOnlyForPublishing(t *testing.T) {
 		raw:  sample{rate: 10, cpu: 20, allocs: 17, bytes: 1700, p50: 100, p99: 200},
 		flow: sample{rate: 20, cpu: 5, allocs: 2, bytes: 800, p50: 80, p99: 300},
 	}}
-	r := resultOf(scenario{name: "p", publish: true}, pairs)
+	r := resultOf(scenario{name: "p", work: publish}, pairs)
 	assert.InDelta(t, 2, r.rate.median, 1e-9)
 	assert.InDelta(t, 0.25, r.cpu.median, 1e-9)
 	assert.InDelta(t, 0.8, r.p50.median, 1e-9)
@@ -60,6 +61,20 @@ func TestResult_hasLatencyOnlyForPublishing(t *testing.T) {
 	assert.InDelta(t, 2, r.flow.allocs, 1e-9)
 	assert.InDelta(t, 1700, r.raw.bytes, 1e-9)
 	assert.False(t, resultOf(scenario{name: "c"}, pairs).latency)
+	assert.False(t, resultOf(scenario{name: "c", work: pipeline}, pairs).latency)
+}
+
+func TestResult_comparesWithItsBase(t *testing.T) {
+	pairs := []pair{
+		{raw: sample{rate: 10}, flow: sample{rate: 80}, base: sample{rate: 100}},
+		{raw: sample{rate: 10}, flow: sample{rate: 45}, base: sample{rate: 50}},
+		{raw: sample{rate: 10}, flow: sample{rate: 10}, base: sample{rate: 10}},
+	}
+	r := resultOf(scenario{name: "c", base: bytesName}, pairs)
+	assert.True(t, r.based)
+	assert.Equal(t, spread{0.9, 0.8, 1}, r.base)
+	assert.InDelta(t, 4.5, r.rate.median, 1e-9, "the ratio to raw stays")
+	assert.False(t, resultOf(scenario{name: "c"}, pairs).based)
 }
 
 func TestMeter_countsOnlyBehindTheWarmUp(t *testing.T) {
@@ -84,6 +99,20 @@ func TestMeter_countsOnlyBehindTheWarmUp(t *testing.T) {
 	assert.GreaterOrEqual(t, s.p99, s.p50)
 }
 
+func TestMeter_countsFromManyGoroutines(t *testing.T) {
+	m := newMeter(10, 990)
+	var ticking sync.WaitGroup
+	for range 4 {
+		ticking.Go(func() {
+			for range 250 {
+				m.tick()
+			}
+		})
+	}
+	assert.Positive(t, m.sample().rate)
+	ticking.Wait()
+}
+
 func TestMeter_seesWhatIsAllocated(t *testing.T) {
 	const count, size = 1000, 1 << 10
 	m := newMeter(1, count)
@@ -103,11 +132,13 @@ func TestTable_printsEveryResult(t *testing.T) {
 	var out bytes.Buffer
 	printTable(&out, []result{
 		{name: "consume/bytes", rounds: 9, rate: spread{7, 6, 8}},
+		{name: "consume/batch=100", based: true, base: spread{1.1, 1, 1.2}},
 		{name: "publish/serial", rounds: 17, latency: true, p50: spread{0.8, 0.7, 0.9}},
 	})
 	assert.Contains(t, out.String(), "consume/bytes")
 	assert.Contains(t, out.String(), "7.00 (6.00 to 8.00)")
 	assert.Contains(t, out.String(), "0.80 (0.70 to 0.90)")
+	assert.Contains(t, out.String(), "1.10 (1.00 to 1.20)")
 }
 
 func TestJSON_hasNullWhereThereIsNoLatency(t *testing.T) {
@@ -115,17 +146,19 @@ func TestJSON_hasNullWhereThereIsNoLatency(t *testing.T) {
 	require.NoError(t, writeJSON(file, []result{
 		{name: "consume/bytes", rate: spread{7, 6, 8}, cpu: spread{0.1, 0.1, 0.2}, flow: sample{allocs: 2, bytes: 800}},
 		{name: "publish/serial", latency: true, p50: spread{0.8, 0.7, 0.9}, p99: spread{1, 1, 1}},
+		{name: "consume/batch=100", based: true, base: spread{1.1, 1, 1.2}},
 	}))
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	var lines []map[string]any
 	require.NoError(t, json.Unmarshal(text, &lines))
-	require.Len(t, lines, 2)
+	require.Len(t, lines, 3)
 	assert.Equal(t, map[string]any{
 		"name": "consume/bytes", "rate_ratio": 7.0, "cpu_ratio": 0.1, "allocs": 2.0, "bytes": 800.0,
 		"p50_ratio": nil, "p99_ratio": nil,
 	}, lines[0])
 	assert.InDelta(t, 0.8, lines[1]["p50_ratio"], 1e-9)
+	assert.InDelta(t, 1.1, lines[2]["base_ratio"], 1e-9)
 }
 
 func TestScenarios_canBeChosenByNameAndPeer(t *testing.T) {

@@ -14,11 +14,11 @@ import (
 func printTable(w io.Writer, results []result) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	defer func() { _ = t.Flush() }() // a terminal that is gone is no one's to tell
-	_, _ = fmt.Fprintln(t, "scenario\trounds\trate ×\tCPU ×\tp50 ×\tp99 ×"+
+	_, _ = fmt.Fprintln(t, "scenario\trounds\trate ×\tCPU ×\tto consume/bytes ×\tp50 ×\tp99 ×"+
 		"\tmsg/s raw → flow\tCPU/msg raw → flow\tallocs/msg\tB/msg\tp50\tp99")
 	for _, r := range results {
-		_, _ = fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%.0f → %.0f\t%s → %s\t%.1f → %.1f\t%.0f → %.0f\t%s\t%s\n",
-			r.name, r.rounds, r.rate, r.cpu, r.latencyRatio(r.p50), r.latencyRatio(r.p99),
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%.0f → %.0f\t%s → %s\t%.1f → %.1f\t%.0f → %.0f\t%s\t%s\n",
+			r.name, r.rounds, r.rate, r.cpu, orDash(r.based, r.base), orDash(r.latency, r.p50), orDash(r.latency, r.p99),
 			r.raw.rate, r.flow.rate, micros(r.raw.cpu), micros(r.flow.cpu),
 			r.raw.allocs, r.flow.allocs, r.raw.bytes, r.flow.bytes,
 			r.latencies(p50Of), r.latencies(p99Of))
@@ -28,8 +28,9 @@ func printTable(w io.Writer, results []result) {
 // String is "median (min to max)".
 func (s spread) String() string { return fmt.Sprintf("%.2f (%.2f to %.2f)", s.median, s.min, s.max) }
 
-func (r result) latencyRatio(s spread) string {
-	if !r.latency {
+// orDash prints a spread that there is not in every line.
+func orDash(there bool, s spread) string {
+	if !there {
 		return "-"
 	}
 	return s.String()
@@ -56,6 +57,7 @@ type jsonResult struct {
 	Bytes     float64  `json:"bytes"`
 	P50Ratio  *float64 `json:"p50_ratio"` // null without latency
 	P99Ratio  *float64 `json:"p99_ratio"`
+	BaseRatio *float64 `json:"base_ratio,omitempty"` // amqpflow's rate to that of its consume/bytes
 }
 
 // writeJSON writes the medians for a program to compare.
@@ -65,6 +67,9 @@ func writeJSON(file string, results []result) error {
 		line := jsonResult{
 			Name: r.name, RateRatio: r.rate.median, CPURatio: r.cpu.median,
 			Allocs: r.flow.allocs, Bytes: r.flow.bytes,
+		}
+		if r.based {
+			line.BaseRatio = &r.base.median
 		}
 		if r.latency {
 			line.P50Ratio, line.P99Ratio = &r.p50.median, &r.p99.median
