@@ -1,6 +1,7 @@
 package amqpflow_test
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 	"time"
@@ -59,6 +60,29 @@ func (p *artemisPeer) destroy(t *testing.T, name string) {
 	assert.Equal(t, true, answer.ApplicationProperties["_AMQ_OperationSucceeded"], "destroyQueue %s: %v", name, answer.Value)
 }
 
+// deleteAddresses deletes addresses without waiting for each answer.
+func (p *artemisPeer) deleteAddresses(t *testing.T, names []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
+	defer cancel()
+	requests, err := rawSession(t, p).NewSender(ctx, "activemq.management", nil)
+	require.NoError(t, err)
+	for i, name := range names {
+		arguments, err := json.Marshal([]any{name, true})
+		require.NoError(t, err)
+		receipt, err := requests.SendWithReceipt(ctx, &amqp.Message{
+			ApplicationProperties: map[string]any{
+				"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "deleteAddress",
+			},
+			Value: string(arguments),
+		}, nil)
+		require.NoError(t, err)
+		if i%200 == 0 || i == len(names)-1 {
+			_, err = receipt.Wait(ctx)
+			require.NoError(t, err)
+		}
+	}
+}
+
 // refusing is an address that exists for topics only.
 func (p *artemisPeer) refusing(t *testing.T) amqpflow.Address {
 	t.Helper()
@@ -68,6 +92,12 @@ func (p *artemisPeer) refusing(t *testing.T) amqpflow.Address {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = receiver.Close(patient(t)) })
 	return amqpflow.Queue(name)
+}
+
+// refusingSenders has no address before the name of its queue; Artemis makes
+// whatever else is missing.
+func (p *artemisPeer) refusingSenders(*testing.T) amqpflow.Address {
+	return amqpflow.Queue("::" + uniqueName())
 }
 
 func (p *artemisPeer) unroutable(*testing.T) amqpflow.Address { return "" }

@@ -166,6 +166,11 @@ func tenThousandAddressesThroughTwoHundredLinks(t *testing.T, p suitePeer) {
 	switch p := p.(type) {
 	case *artemisPeer:
 		arrived = readTopics(t, p, prefix+".#", addresses)
+		names := make([]string, addresses)
+		for i := range names {
+			names[i] = fmt.Sprint(prefix, ".", i)
+		}
+		t.Cleanup(func() { p.deleteAddresses(t, names) })
 	case *fakePeer: // it keeps each queue, and each link is probed first
 		addresses /= 5
 		addressOf = func(i int) amqpflow.Address { return amqpflow.Queue(fmt.Sprint(prefix, ".", i)) }
@@ -236,7 +241,7 @@ func readTopics(t *testing.T, p suitePeer, node string, n int) func() []string {
 // somebody keeps trying an address that is refused.
 func refusedAddressHarmsNoPublisher(t *testing.T, p suitePeer) {
 	const publishers, each, refusals = 16, 60, 20
-	refusing := p.refusing(t)
+	refusing := p.refusingSenders(t)
 	queues := make([]*testQueue, publishers)
 	for i := range queues {
 		queues[i] = p.newQueue(t, testQueueOptions{})

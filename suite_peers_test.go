@@ -23,6 +23,8 @@ type suitePeer interface {
 	newQueue(t *testing.T, o testQueueOptions) *testQueue
 	// refusing returns an address to which no receiving link attaches.
 	refusing(t *testing.T) amqpflow.Address
+	// refusingSenders returns an address to which no sending link attaches.
+	refusingSenders(t *testing.T) amqpflow.Address
 	// unroutable returns an address at which a message is released, "" where
 	// the peer has none.
 	unroutable(t *testing.T) amqpflow.Address
@@ -112,6 +114,8 @@ func (p *fakePeer) refusing(t *testing.T) amqpflow.Address {
 	require.NoError(t, p.server.Fault(amqptest.RefuseAttach(addr, amqp.ErrCondNotFound, "no such queue").Times(100)))
 	return addr
 }
+
+func (p *fakePeer) refusingSenders(t *testing.T) amqpflow.Address { return p.refusing(t) }
 
 func (p *fakePeer) unroutable(t *testing.T) amqpflow.Address {
 	t.Helper()

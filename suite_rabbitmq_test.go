@@ -75,6 +75,8 @@ func (p *rabbitPeer) manage(t *testing.T, method, node string, body any) {
 // refusing is a queue that does not exist: attaching makes none.
 func (p *rabbitPeer) refusing(*testing.T) amqpflow.Address { return amqpflow.Queue(uniqueName()) }
 
+func (p *rabbitPeer) refusingSenders(t *testing.T) amqpflow.Address { return p.refusing(t) }
+
 // unroutable is a key of an exchange that always is there, with nothing bound
 // to it.
 func (p *rabbitPeer) unroutable(*testing.T) amqpflow.Address {

@@ -66,7 +66,7 @@ func replyCarriesTheRequestsID(t *testing.T, p suitePeer) {
 // refusedReplyIsARetry replies to an address whose messages, or whose links,
 // the peer refuses: the request is not lost.
 func refusedReplyIsARetry(t *testing.T, p suitePeer) {
-	for name, addr := range map[string]amqpflow.Address{"a message": p.unroutable(t), "an attach": p.refusing(t)} {
+	for name, addr := range map[string]amqpflow.Address{"a message": p.unroutable(t), "an attach": p.refusingSenders(t)} {
 		t.Run(name, func(t *testing.T) {
 			if addr == "" {
 				t.Skip("does not occur on this peer")
