@@ -240,6 +240,7 @@ func (s *sending) pipeline(ctx context.Context, call *publishing, payload []byte
 		s.mu.Lock()
 		s.inFlight--
 		s.mu.Unlock()
+		signal(s.reported) // watch may have waited for this one alone
 		s.p.unsettled.resolved(r.epoch)
 		s.p.active.Done()
 		return unsent(s.addr, goError(err))
