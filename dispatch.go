@@ -139,13 +139,32 @@ func (w *worker) deliver(ctx context.Context, ds []*Delivery) {
 func (w *worker) prepared(ds []*Delivery, started time.Duration) []*Delivery {
 	ready := ds[:0:0]
 	for _, d := range ds {
-		if err := w.s.prepare(d); err != nil {
+		if err := w.prepare(d); err != nil {
 			w.s.finish(d, err, started)
 			continue
 		}
 		ready = append(ready, d)
 	}
 	return ready
+}
+
+// prepare decodes one delivery of a batch. A panic of its codec is its error.
+func (w *worker) prepare(d *Delivery) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = w.panicked(d, value)
+		}
+	}()
+	return w.s.prepare(d)
+}
+
+// panicked is the failure of a handler that ended with value, nil after
+// runtime.Goexit. It is called while the stack is there to be seen.
+func (w *worker) panicked(d *Delivery, value any) *PanicError {
+	failure := &PanicError{Address: w.s.addr, Value: value, Stack: debug.Stack()}
+	w.s.c.log.Error("handler panicked", logAddress, string(w.s.addr), logAttempt, d.Attempt(),
+		logError, failure.Error(), "stack", string(failure.Stack))
+	return failure
 }
 
 // invoke calls middleware and handler. A panic is their error; after
@@ -158,9 +177,7 @@ func (w *worker) invoke(ctx context.Context, started time.Duration) (err error) 
 			return
 		}
 		value := recover()
-		failure := &PanicError{Address: w.s.addr, Value: value, Stack: debug.Stack()}
-		w.s.c.log.Error("handler panicked", logAddress, string(w.s.addr), logAttempt, w.call.Deliveries[0].Attempt(),
-			logError, failure.Error(), "stack", string(failure.Stack))
+		failure := w.panicked(w.call.Deliveries[0], value)
 		if value == nil {
 			w.finish(w.call.Deliveries, failure, started)
 		}
