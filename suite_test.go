@@ -73,6 +73,34 @@ var behaviours = []behaviour{
 	{"publishStormLosesNoAnswer", publishStormLosesNoAnswer},
 	{"publishesLeaveInOrder", publishesLeaveInOrder},
 
+	{"oneLaneKeepsItsOrder", oneLaneKeepsItsOrder},
+	{"blockedLaneLeavesTheOthersRunning", blockedLaneLeavesTheOthersRunning},
+	{"batchesAreFullOrHaveWaited", batchesAreFullOrHaveWaited},
+	{"batchSettlesEachByItsMark", batchSettlesEachByItsMark},
+	{"panicInABatchSettlesEachOnce", panicInABatchSettlesEachOnce},
+
+	{"replyCarriesTheRequestsID", replyCarriesTheRequestsID},
+	{"refusedReplyIsARetry", refusedReplyIsARetry},
+	{"missingReplyAddressIsRejected", missingReplyAddressIsRejected},
+	{"failedHandlerSendsNoReply", failedHandlerSendsNoReply},
+	{"manyWorkersReplyEachToItsOwn", manyWorkersReplyEachToItsOwn},
+	{"busyHandlersNeverDeadlock", busyHandlersNeverDeadlock},
+
+	{"streamAtShutdownYieldsWhatItHolds", streamAtShutdownYieldsWhatItHolds},
+	{"streamPastItsBoundCannotSettle", streamPastItsBoundCannotSettle},
+	{"messagesYieldsWhatCannotBeDecoded", messagesYieldsWhatCannotBeDecoded},
+
+	{"sendsArriveInOrderConfirmedOnce", sendsArriveInOrderConfirmedOnce},
+	{"publishBetweenSendsWaitsForThem", publishBetweenSendsWaitsForThem},
+	{"receiptsAnswerAnybodyAtAnyTime", receiptsAnswerAnybodyAtAnyTime},
+	{"shutdownWaitsForSendsUnderWay", shutdownWaitsForSendsUnderWay},
+
+	{"hundredSubscriptionsStayWithinTheLimits", hundredSubscriptionsStayWithinTheLimits},
+	{"linkAboveTheLimitIsAnAttachError", linkAboveTheLimitIsAnAttachError},
+	{"tenThousandAddressesThroughTwoHundredLinks", tenThousandAddressesThroughTwoHundredLinks},
+	{"refusedAddressHarmsNoPublisher", refusedAddressHarmsNoPublisher},
+	{"subscribeAndCloseLeavesNothing", subscribeAndCloseLeavesNothing},
+
 	{"shutdownReleasesWhatWasNotBegun", shutdownReleasesWhatWasNotBegun},
 	{"settledBeforeShutdownStaysSettled", settledBeforeShutdownStaysSettled},
 	{"shutdownGoesFromTheInsideOut", shutdownGoesFromTheInsideOut},
