@@ -172,21 +172,29 @@ func (p *peer) deliver(address string, payload []byte) uint32 {
 	p.t.Helper()
 	l := p.link(address, wire.RoleReceiver)
 	p.until(func() bool { return int32(l.limit-l.count) > 0 }, "credit for "+address)
-	return p.deliverAnyway(l, payload)
+	return p.deliverAnyway(l, payload, 1)
 }
 
-// deliverAnyway sends a message whatever credit there is.
-func (p *peer) deliverAnyway(l *peerLink, payload []byte) uint32 {
+// deliverAnyway sends a message n times at once, whatever credit there is, and
+// returns the last delivery-id.
+func (p *peer) deliverAnyway(l *peerLink, payload []byte, n int) (id uint32) {
 	p.mu.Lock()
-	s := p.sessions[l.channel]
-	id := s.nextID
-	s.nextID++
-	l.count++
+	var burst []byte
+	for range n {
+		s := p.sessions[l.channel]
+		id = s.nextID
+		s.nextID++
+		l.count++
+		start := len(burst)
+		burst = (&wire.Transfer{
+			Handle: l.attach.Handle, DeliveryID: wire.Some(id), DeliveryTag: []byte{byte(id >> 8), byte(id)}, MessageFormat: wire.Some(0),
+			Settled: l.attach.SndSettleMode == wire.SndSettled,
+		}).Append(wire.BeginFrame(burst, wire.TypeAMQP, l.channel))
+		burst = append(burst, payload...)
+		wire.EndFrame(burst, start)
+	}
 	p.mu.Unlock()
-	p.send(l.channel, &wire.Transfer{
-		Handle: l.attach.Handle, DeliveryID: wire.Some(id), DeliveryTag: []byte{byte(id >> 8), byte(id)}, MessageFormat: wire.Some(0),
-		Settled: l.attach.SndSettleMode == wire.SndSettled,
-	}, payload...)
+	p.raw(burst)
 	return id
 }
 

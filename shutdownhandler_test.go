@@ -29,9 +29,10 @@ func TestBroker_shutdownFromAHandler(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPeer(t)
 				b := amqpflow.New("amqp://localhost", &amqpflow.Options{ShutdownTimeout: 5 * time.Second})
-				result := make(chan error, 1)
+				result, both := make(chan error, 1), make(chan struct{})
 				other := b.Subscribe("other", accepting)
 				b.Subscribe("orders", func(ctx context.Context, d *amqpflow.Delivery) error {
+					<-both
 					ctx, cancel := derive(ctx)
 					defer cancel()
 					result <- b.Shutdown(ctx)
@@ -41,6 +42,8 @@ func TestBroker_shutdownFromAHandler(t *testing.T) {
 				started := time.Now()
 				p.deliver("orders", data("a"))
 				p.deliver("orders", data("b"))
+				synctest.Wait()
+				close(both)
 				require.NoError(t, <-result)
 				assert.Zero(t, time.Since(started))
 				synctest.Wait()
