@@ -44,6 +44,7 @@ func newRig(t testing.TB, o rigOptions) *rig {
 
 // stop ends everything; it may be called early.
 func (r *rig) stop() {
+	_ = r.c.Close()
 	_ = r.ac.Close()
 	r.c.Wait()
 	r.p.hang()

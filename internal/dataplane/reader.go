@@ -73,6 +73,9 @@ func (r *reader) run() error {
 			if ferr := r.finish(); perr == nil {
 				perr = ferr
 			}
+			if errors.Is(perr, wire.ErrMalformed) {
+				return violation("%w", perr)
+			}
 			if perr != nil {
 				return perr
 			}
