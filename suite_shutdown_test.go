@@ -135,10 +135,10 @@ func idleShutdownIsPrompt(t *testing.T, p suitePeer) {
 	var worst time.Duration
 	canary := newCanary()
 	for range 5 { // by luck one is prompt whatever happens
+		q.putBodies(t, "x")
 		b := brokerAt(p)
 		handled := deliveriesOf(t, b, q)
 		mustConnect(t, b)
-		require.NoError(t, b.Publisher().Publish(patient(t), q.addr, "x"))
 		await(t, patience, handled)
 		started := time.Now()
 		shutDown(t, b)
