@@ -87,38 +87,36 @@ func FuzzReencode(f *testing.F) {
 // has to report, and false if the plane does not accept body.
 func (s *script) take(body []byte) (want *wire.Error, ok bool) {
 	code, _, err := wire.PeekDescriptor(body)
-	if err != nil {
-		return nil, false
-	}
 	gone := &wire.Error{Condition: "amqp:gone"}
-	switch code {
-	case wire.CodeOpen:
+	switch {
+	case err != nil:
+	case code == wire.CodeOpen:
 		var p wire.Open
 		err = p.Decode(body)
 		s.open = reencodeOpen(&p)
-	case wire.CodeBegin:
+	case code == wire.CodeBegin:
 		var p wire.Begin
 		err = p.Decode(body)
 		p.RemoteChannel = wire.Some(0)
 		s.begin = reencodeBegin(0, &p)
-	case wire.CodeAttach:
+	case code == wire.CodeAttach:
 		var p wire.Attach
 		err = p.Decode(body)
 		p.Name, p.Handle, p.Role = "r", 0, wire.RoleSender
 		s.attach = reencodeAttach(0, &p)
 		s.then = reencodeDetach(0, &wire.Detach{Error: gone})
 		want = gone
-	case wire.CodeDetach:
+	case code == wire.CodeDetach:
 		var p wire.Detach
 		err = p.Decode(body)
 		p.Handle, want = 0, p.Error
 		s.then = reencodeDetach(0, &p)
-	case wire.CodeEnd:
+	case code == wire.CodeEnd:
 		var p wire.End
 		err = p.Decode(body)
 		want = p.Error
 		s.then = reencodeEnd(0, &p)
-	case wire.CodeClose:
+	case code == wire.CodeClose:
 		var p wire.Close
 		err = p.Decode(body)
 		want = p.Error
@@ -138,7 +136,7 @@ func talk(t *testing.T, nc net.Conn, want *wire.Error) {
 	as, err := ac.NewSession(ctx, nil)
 	if err == nil {
 		var rcv *amqp.Receiver
-		if rcv, err = as.NewReceiver(ctx, "q", manual("r")); err == nil && want != nil {
+		if rcv, err = as.NewReceiver(ctx, "q", manual()); err == nil && want != nil {
 			_, err = rcv.Receive(ctx, nil)
 		}
 	}

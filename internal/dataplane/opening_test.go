@@ -105,7 +105,7 @@ func TestConn_abortFreesAnOpeningThatNobodyAnswers(t *testing.T) {
 			errs <- err
 		})
 		go1(t, func() { _, _ = io.Copy(io.Discard, b) })
-		time.Sleep(time.Second)
+		pass(time.Second)
 		cause := errors.New("enough")
 		conn.Abort(cause)
 		require.ErrorIs(t, <-errs, cause)
@@ -122,7 +122,7 @@ func TestConn_refusesAnOpenThatCannotBe(t *testing.T) {
 	for name, f := range map[string][]byte{
 		"frames too small":  amqpFrame(0, &wire.Open{ContainerID: "x", MaxFrameSize: 511}),
 		"another channel":   amqpFrame(1, &wire.Open{ContainerID: "x", MaxFrameSize: 512}),
-		"no container":      frameOf(12, 2, 0, 0, 0x00, 0x53, 0x10, 0x45),
+		"no container":      frameOf(12, 2, 0, 0x00, 0x53, 0x10, 0x45),
 		"begin before open": amqpFrame(0, &wire.Begin{}),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -34,8 +34,9 @@ func direct(t *testing.T, o peerOptions, co *amqp.ConnOptions) (*amqp.Conn, *pee
 	return ac, p
 }
 
-func manual(name string) *amqp.ReceiverOptions {
-	return &amqp.ReceiverOptions{Name: name, Credit: -1}
+// manual are the options of the receiver "r" that leaves credit to us.
+func manual() *amqp.ReceiverOptions {
+	return &amqp.ReceiverOptions{Name: "r", Credit: -1}
 }
 
 func TestGoAMQP_writesNoDataFramesOfItsOwn(t *testing.T) {
@@ -43,11 +44,11 @@ func TestGoAMQP_writesNoDataFramesOfItsOwn(t *testing.T) {
 		ac, p := direct(t, peerOptions{open: wire.Open{IdleTimeout: 2000}}, &amqp.ConnOptions{IdleTimeout: -1})
 		as, err := ac.NewSession(t.Context(), nil)
 		require.NoError(t, err)
-		rcv, err := as.NewReceiver(t.Context(), "q", manual("r"))
+		rcv, err := as.NewReceiver(t.Context(), "q", manual())
 		require.NoError(t, err)
 		snd, err := as.NewSender(t.Context(), "q", &amqp.SenderOptions{Name: "s"})
 		require.NoError(t, err)
-		time.Sleep(10 * time.Minute)
+		pass(10 * time.Minute)
 		require.NoError(t, rcv.Close(t.Context()))
 		require.NoError(t, snd.Close(t.Context()))
 		require.NoError(t, as.Close(t.Context()))
@@ -64,7 +65,7 @@ func TestGoAMQP_controlFramesSayWhatThePlaneExpects(t *testing.T) {
 	ac, p := direct(t, peerOptions{}, &amqp.ConnOptions{MaxFrameSize: 512, IdleTimeout: 30 * time.Second})
 	as, err := ac.NewSession(t.Context(), nil)
 	require.NoError(t, err)
-	rcv, err := as.NewReceiver(t.Context(), "from", manual("r"))
+	rcv, err := as.NewReceiver(t.Context(), "from", manual())
 	require.NoError(t, err)
 	_, err = as.NewSender(t.Context(), "to", &amqp.SenderOptions{Name: "s"})
 	require.NoError(t, err)
@@ -88,7 +89,7 @@ func TestGoAMQP_attachWithoutTerminusReturnsTheDetachsError(t *testing.T) {
 	ac, p := direct(t, peerOptions{refuse: map[string]string{"r": "amqp:not-found"}}, nil)
 	as, err := ac.NewSession(t.Context(), nil)
 	require.NoError(t, err)
-	_, err = as.NewReceiver(t.Context(), "q", manual("r"))
+	_, err = as.NewReceiver(t.Context(), "q", manual())
 	var ae *amqp.Error
 	require.ErrorAs(t, err, &ae)
 	assert.Equal(t, amqp.ErrCondNotFound, ae.Condition)
@@ -100,7 +101,7 @@ func TestGoAMQP_answersNonClosingDetachWithAnErrorOfItsOwn(t *testing.T) {
 		ac, p := direct(t, peerOptions{mute: map[uint64]bool{wire.CodeDetach: true}}, nil)
 		as, err := ac.NewSession(t.Context(), nil)
 		require.NoError(t, err)
-		_, err = as.NewReceiver(t.Context(), "q", manual("r"))
+		_, err = as.NewReceiver(t.Context(), "q", manual())
 		require.NoError(t, err)
 		p.session(0).link("r").detach(false, nil)
 		synctest.Wait()
@@ -152,9 +153,9 @@ func TestGoAMQP_aContextThatEndsLeavesALinksNameTaken(t *testing.T) {
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err = as.NewReceiver(ctx, "q", manual("r"))
+		_, err = as.NewReceiver(ctx, "q", manual())
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		_, err = as.NewReceiver(t.Context(), "q", manual("r"))
+		_, err = as.NewReceiver(t.Context(), "q", manual())
 		require.ErrorContains(t, err, "already exists")
 	})
 }
