@@ -3,6 +3,7 @@ package amqpflow_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -169,8 +170,11 @@ func shutdownKeepsItsBound(t *testing.T, p suitePeer) {
 
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
+	returned := make(chan error, 1)
+	var wg sync.WaitGroup
 	canary, started := newCanary(), time.Now()
-	err := b.Shutdown(ctx)
+	wg.Go(func() { returned <- b.Shutdown(ctx) })
+	err := await(t, patience, returned)
 	requireBound(t, "Shutdown", time.Since(started), bound, canary)
 
 	require.ErrorIs(t, err, context.DeadlineExceeded)
