@@ -154,8 +154,7 @@ func refuseSome(t *testing.T, q *testQueue) {
 
 // outcomeOf is the outcome with which the peer refused a publish.
 func outcomeOf(err error) amqpflow.Outcome {
-	var refused *amqpflow.PublishError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*amqpflow.PublishError](err); ok {
 		return refused.Outcome
 	}
 	return amqpflow.OutcomeNone
