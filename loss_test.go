@@ -96,6 +96,7 @@ func TestSubscription_endsWithItsLinkOrSession(t *testing.T) {
 				require.ErrorIs(t, <-reports, amqpflow.ErrLinkLost)
 				quiet()
 				assert.Empty(t, handlers, "what was held of the lost link is dropped")
+				assert.Zero(t, lost.Stats().Held)
 				book.assertLine(t, "level=WARN", "link lost", "address=lost")
 				book.assertLine(t, "level=ERROR", "subscription ended", "address=lost")
 
