@@ -295,8 +295,7 @@ func (s *Subscription) resolve(d *Delivery, err error) (result error) {
 
 // defaultFailure rejects what will never decode and retries the rest.
 func defaultFailure(err error) error {
-	var decode *DecodeError
-	if errors.As(err, &decode) {
+	if _, ok := errors.AsType[*DecodeError](err); ok {
 		return &OutcomeError{Outcome: Rejected, Condition: amqp.ErrCondDecodeError, Err: err}
 	}
 	return err

@@ -63,7 +63,7 @@ func (s *session) end(ctx context.Context) error {
 	defer nudging.Wait()
 	defer close(ended)
 	if err := s.amqp.Close(ctx); err != nil {
-		return fmt.Errorf("end session: %w", err)
+		return fmt.Errorf("amqpflow: end session: %w", err)
 	}
 	return nil
 }

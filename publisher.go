@@ -129,8 +129,7 @@ func (p *Publisher) unsent(addr Address, err error) error {
 		return fmt.Errorf("amqpflow: publish to %q: %w", addr, goError(err))
 	}
 	failed := &PublishError{Address: addr, Err: err}
-	var size *dataplane.SizeError
-	if errors.As(err, &size) {
+	if _, ok := errors.AsType[*dataplane.SizeError](err); ok {
 		failed.Condition = amqp.ErrCondMessageSizeExceeded
 	}
 	if !errors.Is(err, ErrNotSent) {

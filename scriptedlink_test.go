@@ -2,6 +2,7 @@ package amqpflow_test
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -35,8 +36,8 @@ func (p *peer) note(f frame) {
 
 // linkLocked is the latest link with this handle on this channel.
 func (p *peer) linkLocked(channel uint16, handle uint32, set bool) *peerLink {
-	for i := len(p.links) - 1; i >= 0 && set; i-- {
-		if l := p.links[i]; l.channel == channel && l.attach.Handle == handle {
+	for _, l := range slices.Backward(p.links) {
+		if set && l.channel == channel && l.attach.Handle == handle {
 			return l
 		}
 	}
@@ -48,8 +49,8 @@ func (p *peer) link(address string, role wire.Role) *peerLink {
 	p.t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i := len(p.links) - 1; i >= 0; i-- {
-		if l := p.links[i]; l.address == address && l.attach.Role == role {
+	for _, l := range slices.Backward(p.links) {
+		if l.address == address && l.attach.Role == role {
 			return l
 		}
 	}

@@ -114,11 +114,8 @@ func OutcomeOf(err error) Outcome {
 
 // chosenOutcome returns the outcome that err carries, nil if it carries none.
 func chosenOutcome(err error) *OutcomeError {
-	var chosen *OutcomeError
-	if errors.As(err, &chosen) {
-		return chosen
-	}
-	return nil
+	chosen, _ := errors.AsType[*OutcomeError](err)
+	return chosen
 }
 
 // The states that carry nothing are shared, so that settling allocates nothing.
@@ -156,8 +153,7 @@ func stateOf(result error) (*wire.State, Outcome, error) {
 
 func (e *OutcomeError) rejected() (*wire.State, Outcome, error) {
 	cond, description, info := e.Condition, e.Description, e.Info
-	var remote *amqp.Error
-	if errors.As(e.Err, &remote) {
+	if remote, ok := errors.AsType[*amqp.Error](e.Err); ok {
 		if cond == "" {
 			cond = remote.Condition
 		}

@@ -283,7 +283,7 @@ func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
 	if ended {
 		return s.awaitHandlers(ctx, caller)
 	}
-	s.setState(Draining, nil)
+	s.setState(Draining)
 	drained := s.drain(ctx, r)
 	released := s.releaseHeld()
 	finished := s.awaitHandlers(ctx, caller)

@@ -17,9 +17,9 @@ import (
 
 // busy is a broker on a scripted peer with two subscriptions and a sending
 // link to "out".
-func busy(t *testing.T, p *peer, opts ...*amqpflow.Options) (*amqpflow.Broker, []*amqpflow.Subscription) {
+func busy(t *testing.T, p *peer) (*amqpflow.Broker, []*amqpflow.Subscription) {
 	t.Helper()
-	b := amqpflow.New("amqp://localhost", opts...)
+	b := amqpflow.New("amqp://localhost")
 	subs := []*amqpflow.Subscription{b.Subscribe("one", accepting), b.Subscribe("two", accepting)}
 	p.connect(b)
 	require.NoError(t, b.Publisher().Publish(t.Context(), "out", "x"))

@@ -191,25 +191,25 @@ func (s *Subscription) receiving() *receiving {
 }
 
 // setState changes the state of a subscription that has not ended.
-func (s *Subscription) setState(state State, err error) {
+func (s *Subscription) setState(state State) {
 	s.mu.Lock()
 	ended := s.state == Ended
 	if !ended {
-		s.state, s.err = state, err
+		s.state = state
 	}
 	s.mu.Unlock()
 	if !ended {
-		s.c.observe.state(s, state, err)
+		s.c.observe.state(s, state, nil)
 	}
 }
 
 // attach gives the subscription a session and a link on conn. Nothing is
 // received before begin.
 func (s *Subscription) attach(conn *connection) error {
-	s.setState(Attaching, nil)
+	s.setState(Attaching)
 	r, err := conn.receive(s)
 	if err != nil {
-		s.setState(Registered, nil)
+		s.setState(Registered)
 		s.c.log.Warn("attach refused", logAddress, string(s.addr), logError, err)
 		return &AttachError{Address: s.addr, Err: err}
 	}
@@ -223,7 +223,7 @@ func (s *Subscription) attach(conn *connection) error {
 		conn.discard(r.sess)
 		return ErrShutdown
 	}
-	s.setState(Attached, nil)
+	s.setState(Attached)
 	s.c.log.Info("attached", logAddress, string(s.addr), logLink, r.name)
 	return nil
 }
@@ -258,7 +258,7 @@ func (s *Subscription) detached() {
 	s.mu.Lock()
 	s.link = nil
 	s.mu.Unlock()
-	s.setState(Registered, nil)
+	s.setState(Registered)
 }
 
 // end makes the subscription Ended. The first call counts.
