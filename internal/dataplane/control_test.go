@@ -161,15 +161,15 @@ func TestSession_reusesHandlesAndChannels(t *testing.T) {
 // awaitGone waits until go-amqp has given up the name of the link it had.
 func (r *rig) awaitGone(s *Session) {
 	for {
+		r.p.mu.Lock()
+		changed := r.p.changed
+		r.p.mu.Unlock()
 		s.mu.Lock()
 		n := len(s.ours)
 		s.mu.Unlock()
 		if n == 0 {
 			return
 		}
-		r.p.mu.Lock()
-		changed := r.p.changed
-		r.p.mu.Unlock()
 		<-changed
 	}
 }
