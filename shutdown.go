@@ -170,7 +170,12 @@ func (c *core) shutdown(ctx context.Context, conn *connection, subs []*Subscript
 	closed := conn.close(late[stepClose])
 	err := first(settle, detach, senders, session, closed)
 	c.awaitGoroutines(late[stepAwait], conn)
-	c.observe.connection(false, err)
+	c.mu.Lock()
+	told := conn.lost
+	c.mu.Unlock()
+	if !told {
+		c.observe.connection(false, err)
+	}
 	var done Stats
 	for _, s := range subs {
 		st := s.Stats()
@@ -295,10 +300,10 @@ func (s *Subscription) drain(ctx context.Context, r *receiving) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		bound = min(bound, time.Until(deadline)/2)
 	}
-	ctx, cancel := context.WithTimeout(ctx, bound)
+	bounded, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	err := r.link.Drain(ctx)
-	r.sweep()
+	err := r.link.Drain(bounded)
+	r.sweep(ctx)
 	if err != nil {
 		return fmt.Errorf("amqpflow: drain %q: %w", s.addr, err)
 	}
@@ -398,6 +403,9 @@ func (p *Publisher) endSession(late *lateSteps, conn *connection) error {
 //
 // Spec: 2.4.3.
 func (cn *connection) close(ctx context.Context) error {
+	if isClosed(cn.plane.Done()) {
+		return cn.closeError("connection lost")
+	}
 	closed := make(chan struct{})
 	cn.calls.Go(func() {
 		_ = cn.plane.Close()
@@ -410,8 +418,13 @@ func (cn *connection) close(ctx context.Context) error {
 		cn.plane.Abort(ctx.Err())
 		<-cn.plane.Done()
 	}
-	if lost := cn.plane.Err(); !errors.Is(lost, dataplane.ErrClosed) {
-		return fmt.Errorf("amqpflow: close the connection: %w", lost)
+	return cn.closeError("close the connection")
+}
+
+// closeError is why the connection ended, nil if by our own Close.
+func (cn *connection) closeError(what string) error {
+	if cause := cn.plane.Err(); !errors.Is(cause, dataplane.ErrClosed) {
+		return fmt.Errorf("amqpflow: %s: %w", what, goError(cause))
 	}
 	return nil
 }

@@ -163,3 +163,36 @@ func TestSubscription_closeWhileItAttaches(t *testing.T) {
 		shutdown(t, b)
 	})
 }
+
+// A link that is attached while Connect still waits for another has nobody who
+// receives from it yet.
+func TestSubscription_closeWhileConnectWaitsForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer(t)
+		slow := make(chan frame, 1)
+		p.on(wire.CodeAttach, func(f frame) bool {
+			if f.perf.(*wire.Attach).Source.Address != "slow" {
+				return false
+			}
+			slow <- f
+			return true
+		})
+		b := amqpflow.New("amqp://localhost")
+		quick := b.Subscribe("quick", accepting)
+		b.Subscribe("slow", accepting)
+		connected := make(chan error, 1)
+		go func() { connected <- b.ConnectInProcess(t.Context(), p.dial) }()
+		f := <-slow
+		quiet()
+		require.Equal(t, amqpflow.Attached, quick.State())
+		started := time.Now()
+		_ = quick.Close(within(t, time.Second))
+		assert.LessOrEqual(t, time.Since(started), 1100*time.Millisecond)
+		assert.Equal(t, amqpflow.Ended, quick.State())
+		p.answer(f)
+		require.NoError(t, <-connected)
+		assert.Equal(t, amqpflow.Ended, quick.State())
+		require.NoError(t, b.Ready())
+		shutdown(t, b)
+	})
+}
