@@ -135,15 +135,25 @@ func TestGoAMQP_diesOfAnAttachOverThePeersFrameSize(t *testing.T) {
 }
 
 func TestGoAMQP_closesTheConnectionPastChannelMaxAndSaysNothing(t *testing.T) {
-	ac, _ := direct(t, peerOptions{}, &amqp.ConnOptions{MaxSessions: 1})
-	for {
-		if _, err := ac.NewSession(t.Context(), nil); err != nil {
-			require.ErrorContains(t, err, "channel max")
-			break
-		}
+	// Over TCP: a closed pipe is an error that go-amqp does not know.
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	a, err := net.Dial("tcp", listener.Addr().String())
+	require.NoError(t, err)
+	b, err := listener.Accept()
+	require.NoError(t, err)
+	p := newPeer(t, b, peerOptions{})
+	ac, err := amqp.NewConn(t.Context(), a, &amqp.ConnOptions{MaxSessions: 1})
+	require.NoError(t, err)
+	for err == nil {
+		_, err = ac.NewSession(t.Context(), nil)
 	}
+	require.ErrorContains(t, err, "channel max")
 	<-ac.Done()
 	assert.NoError(t, ac.Err())
+	p.hang()
+	p.wg.Wait()
+	require.NoError(t, listener.Close())
 }
 
 func TestGoAMQP_aContextThatEndsLeavesALinksNameTaken(t *testing.T) {
