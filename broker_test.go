@@ -2,6 +2,7 @@ package amqpflow_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -103,5 +104,40 @@ func TestBroker_subscribeAfterConnectAttachesInTheBackground(t *testing.T) {
 		_ = b.Shutdown(within(t, time.Second))
 		require.Error(t, slow.Attached(t.Context()))
 		<-slow.Done()
+	})
+}
+
+// Registering and closing while Connect is under way: what came is attached,
+// what went is not missed, and what is wrong says so.
+func TestBroker_registryChangesWhileItConnects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer(t)
+		attaches := make(chan frame, 10)
+		p.on(wire.CodeAttach, func(f frame) bool { attaches <- f; return true })
+		b := amqpflow.New("amqp://localhost")
+		one := b.Subscribe("one", accepting)
+		two := b.Subscribe("two", accepting)
+		connected := make(chan error, 1)
+		go func() { connected <- b.ConnectInProcess(t.Context(), p.dial) }()
+		first, second := <-attaches, <-attaches
+		late := b.Subscribe("late", accepting)
+		bad := b.Subscribe("", accepting, &amqpflow.SubscribeOptions{Credit: -1})
+		require.NoError(t, one.Close(t.Context()))
+		require.NoError(t, two.Close(t.Context()))
+		p.on(wire.CodeAttach, func(frame) bool { return false })
+		p.answer(first)
+		p.answer(second)
+		require.NoError(t, <-connected, "a subscription that was closed is not missed")
+		require.NoError(t, late.Attached(t.Context()))
+		require.ErrorIs(t, bad.Attached(t.Context()), amqpflow.ErrInvalidAddress)
+		assert.Equal(t, amqpflow.Ended, one.State())
+		require.NoError(t, one.Err())
+		quiet()
+		assert.Equal(t, []*amqpflow.Subscription{late, bad}, b.Subscriptions())
+		for _, f := range []frame{first, second} {
+			assert.Contains(t, p.trace(), fmt.Sprintf("end %d", f.channel))
+		}
+		assert.Len(t, p.sent(wire.CodeAttach), 3, "the bad one never attached")
+		shutdown(t, b)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 
 	"github.com/Azure/go-amqp"
@@ -25,6 +26,7 @@ type connection struct {
 	sessions sessions
 	opening  chan struct{}  // capacity 1: held while a session is begun, which the data plane allows one at a time
 	pub      *session       // of the sending links
+	lost     bool           // the loss was told; guarded by core.mu
 	calls    sync.WaitGroup // calls into go-amqp whose caller may have left
 }
 
@@ -92,8 +94,10 @@ func (c *core) adopt(conn *connection, inProcess bool, attached []*Subscription)
 		return ErrShutdown
 	}
 	c.conn, c.chosen, c.inProcess = conn, true, inProcess
-	for _, s := range c.subs[len(attached):] {
-		c.wg.Go(func() { s.attachLater(conn) })
+	for _, s := range c.subs {
+		if !slices.Contains(attached, s) {
+			c.wg.Go(func() { s.attachLater(conn) })
+		}
 	}
 	c.mu.Unlock()
 	peer := conn.plane.Peer()
@@ -115,6 +119,7 @@ func (cn *connection) supervise() {
 	c, cause := cn.c, cn.plane.Err()
 	c.mu.Lock()
 	stopping := c.stop != nil
+	cn.lost = !stopping
 	subs := append([]*Subscription(nil), c.subs...)
 	c.mu.Unlock()
 	if stopping {

@@ -153,10 +153,7 @@ func TestBroker_badRegistrationsAreRefusedBeforeAnyIO(t *testing.T) {
 	joined, ok := err.(interface{ Unwrap() []error })
 	require.True(t, ok, "the join of all")
 	assert.Len(t, joined.Unwrap(), 4)
-	err = b.ConnectInProcess(context.Background(), func(context.Context) (net.Conn, error) {
-		t.Error("dialled")
-		return nil, errors.New("no")
-	})
+	err = b.ConnectInProcess(context.Background(), noPipe(t))
 	assert.ErrorIs(t, err, amqpflow.ErrInvalidAddress)
 }
 
@@ -166,12 +163,8 @@ func TestBroker_inProcessAndServerExcludeEachOther(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPeer(t)
 				b := amqpflow.New("amqp://localhost", &amqpflow.Options{DialContext: p.dialTCP})
-				noPipe := func(context.Context) (net.Conn, error) {
-					t.Error("dialled a second time")
-					return nil, errors.New("no")
-				}
 				first := func() error { return b.Connect(t.Context()) }
-				other := func() error { return b.ConnectInProcess(t.Context(), noPipe) }
+				other := func() error { return b.ConnectInProcess(t.Context(), noPipe(t)) }
 				if inProcessFirst {
 					first = func() error { return b.ConnectInProcess(t.Context(), p.dial) }
 					other = func() error { return b.Connect(t.Context()) }

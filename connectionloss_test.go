@@ -73,6 +73,8 @@ func TestBroker_endsWithItsConnection(t *testing.T) {
 				require.ErrorContains(t, b.Err(), tc.text)
 				quiet()
 				assertGone(t, p)
+				assert.Empty(t, ups, "gone once")
+				require.Error(t, b.Shutdown(t.Context()), "after it, too, the loss is told")
 				assert.Len(t, reports, 3, "two subscriptions that ended and a settlement that was lost")
 				book.assertLine(t, "level=WARN", "connection lost")
 				book.assertLine(t, "level=ERROR", "broker ended")

@@ -148,6 +148,29 @@ func TestSubscription_grantsItsWindowAndTopsItUp(t *testing.T) {
 	}
 }
 
+// Half a window that is free is given again though the handler has not come
+// to the end of what it holds.
+func TestSubscription_topsUpBesideDeliveriesThatAreHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		next := make(chan struct{})
+		p, b, sub := serve(t, func(context.Context, *amqpflow.Delivery) error { <-next; return nil }, &amqpflow.SubscribeOptions{Credit: 10})
+		for range 10 {
+			p.deliver("orders", data("x"))
+		}
+		for range 4 {
+			next <- struct{}{}
+		}
+		quiet()
+		assert.Zero(t, sub.Stats().Credit, "less than half of it is free")
+		next <- struct{}{}
+		quiet()
+		assert.Equal(t, 5, sub.Stats().Credit)
+		assert.Equal(t, 4, sub.Stats().Held)
+		close(next)
+		shutdown(t, b)
+	})
+}
+
 // A handler that settles and goes on, with the inbox full behind it: the
 // disposition leaves, and so does the credit that it frees.
 func TestSubscription_settlesWhileTheInboxIsFull(t *testing.T) {

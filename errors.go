@@ -3,6 +3,7 @@ package amqpflow
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/Azure/go-amqp"
 
@@ -57,7 +58,7 @@ type ConnectError struct {
 }
 
 func (e *ConnectError) Error() string {
-	return fmt.Sprintf("amqpflow: connect to %q: %s: %v", e.URL, e.Step, e.Err)
+	return fmt.Sprintf("amqpflow: connect to %q: %s: %s", e.URL, e.Step, bare(e.Err))
 }
 
 // Unwrap returns the cause.
@@ -71,7 +72,7 @@ type AttachError struct {
 }
 
 func (e *AttachError) Error() string {
-	return fmt.Sprintf("amqpflow: attach %q: %v", e.Address, e.Err)
+	return fmt.Sprintf("amqpflow: attach %q: %s", e.Address, bare(e.Err))
 }
 
 // Unwrap returns the cause; an *amqp.Error where the peer gave one.
@@ -101,7 +102,7 @@ func (e *PublishError) Error() string {
 		text += ": " + e.Description
 	}
 	if e.Err != nil {
-		text += ": " + e.Err.Error()
+		text += ": " + bare(e.Err)
 	}
 	return text
 }
@@ -148,7 +149,7 @@ type SettleError struct {
 }
 
 func (e *SettleError) Error() string {
-	return fmt.Sprintf("amqpflow: settle %q as %s: %v", e.Address, e.Outcome, e.Err)
+	return fmt.Sprintf("amqpflow: settle %q as %s: %s", e.Address, e.Outcome, bare(e.Err))
 }
 
 // Unwrap returns the cause; ErrLinkLost is in its chain.
@@ -227,6 +228,12 @@ func (e *PanicError) Error() string {
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
+}
+
+// bare is a cause's text without the package's name, which stands once in a
+// text.
+func bare(err error) string {
+	return strings.ReplaceAll(fmt.Sprint(err), "amqpflow: ", "")
 }
 
 func orUnknown(contentType string) string {

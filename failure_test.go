@@ -29,8 +29,7 @@ func TestSubscription_panicAndGoexitAreARetryAndTheServiceLives(t *testing.T) {
 			case "exit":
 				runtime.Goexit()
 			case "nil map":
-				var m map[string]int
-				m["a"] = 1
+				nilMap()["a"] = 1
 			}
 			return nil
 		}, nil, &amqpflow.Options{Logger: book.logger()})
@@ -173,3 +172,5 @@ func TestSubscription_bodyThatCannotBeDecodedIsRejected(t *testing.T) {
 		shutdown(t, b)
 	})
 }
+
+func nilMap() map[string]int { return nil }

@@ -96,6 +96,7 @@ func TestSubscription_endsWithItsLinkOrSession(t *testing.T) {
 				require.ErrorIs(t, <-reports, amqpflow.ErrLinkLost)
 				quiet()
 				assert.Empty(t, handlers, "what was held of the lost link is dropped")
+				assert.Zero(t, lost.Stats().Held)
 				book.assertLine(t, "level=WARN", "link lost", "address=lost")
 				book.assertLine(t, "level=ERROR", "subscription ended", "address=lost")
 
@@ -174,9 +175,7 @@ func TestSubscription_endsWhereThePeerExceedsItsCredit(t *testing.T) {
 			&amqpflow.SubscribeOptions{Credit: 3}, &amqpflow.Options{Logger: book.logger()})
 		p.awaitCode(wire.CodeFlow)
 		l := p.link("orders", wire.RoleReceiver)
-		for range 50 {
-			p.deliverAnyway(l, data("x"))
-		}
+		p.deliverAnyway(l, data("x"), 50)
 		<-sub.Done()
 		require.ErrorIs(t, sub.Err(), amqpflow.ErrCreditExceeded)
 		detach := p.awaitCode(wire.CodeDetach).perf.(*wire.Detach)
@@ -185,6 +184,7 @@ func TestSubscription_endsWhereThePeerExceedsItsCredit(t *testing.T) {
 		assert.True(t, detach.Closed)
 		assert.LessOrEqual(t, sub.Stats().Received, uint64(3))
 		require.ErrorContains(t, b.Ready(), `"orders"`)
+		quiet()
 		book.assertLine(t, "level=ERROR", "subscription ended", "address=orders")
 		other := b.Subscribe("other", accepting)
 		require.NoError(t, other.Attached(t.Context()), "the connection goes on")

@@ -54,10 +54,10 @@ func (s *Subscription) drain(ctx context.Context, r *receiving) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		bound = min(bound, time.Until(deadline)/2)
 	}
-	ctx, cancel := context.WithTimeout(ctx, bound)
+	bounded, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	err := r.link.Drain(ctx)
-	r.sweep()
+	err := r.link.Drain(bounded)
+	r.sweep(ctx)
 	if err != nil {
 		return fmt.Errorf("amqpflow: drain %q: %w", s.addr, err)
 	}

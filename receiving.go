@@ -1,6 +1,7 @@
 package amqpflow
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -51,13 +52,15 @@ func (r *receiving) run() {
 	}
 }
 
-// sweep returns once everything that the link has brought is in the inbox.
-func (r *receiving) sweep() {
+// sweep returns once everything that the link has brought is in the inbox, or
+// when ctx ends: run may not have begun.
+func (r *receiving) sweep(ctx context.Context) {
 	done := make(chan struct{})
 	select {
 	case r.swept <- done:
 		<-done
 	case <-r.link.Done():
+	case <-ctx.Done():
 	}
 }
 

@@ -96,9 +96,7 @@ func TestBroker_failFastEndsRunWithItsError(t *testing.T) {
 		ran := make(chan error, 1)
 		go func() { ran <- b.Run(t.Context()) }()
 		p.awaitCode(wire.CodeFlow)
-		for range 3 {
-			p.deliver("orders", data("x"))
-		}
+		p.deliverAnyway(p.link("orders", wire.RoleReceiver), data("x"), 3)
 		require.Equal(t, fatal, <-ran)
 		require.Equal(t, fatal, b.Err())
 		<-b.Done()

@@ -202,7 +202,7 @@ func (p *peer) signal() {
 // performative is what send takes.
 type performative interface{ Append([]byte) []byte }
 
-func (p *peer) send(channel uint16, perf performative, payload ...byte) {
+func (p *peer) send(channel uint16, perf performative) {
 	typ := wire.TypeAMQP
 	switch perf := perf.(type) {
 	case *wire.SASLMechanisms, *wire.SASLOutcome, *wire.SASLChallenge:
@@ -213,7 +213,6 @@ func (p *peer) send(channel uint16, perf performative, payload ...byte) {
 		p.mu.Unlock()
 	}
 	b := perf.Append(wire.BeginFrame(nil, typ, channel))
-	b = append(b, payload...)
 	wire.EndFrame(b, 0)
 	p.raw(b)
 }

@@ -2,6 +2,7 @@ package amqpflow_test
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -35,8 +36,8 @@ func (p *peer) note(f frame) {
 
 // linkLocked is the latest link with this handle on this channel.
 func (p *peer) linkLocked(channel uint16, handle uint32, set bool) *peerLink {
-	for i := len(p.links) - 1; i >= 0 && set; i-- {
-		if l := p.links[i]; l.channel == channel && l.attach.Handle == handle {
+	for _, l := range slices.Backward(p.links) {
+		if set && l.channel == channel && l.attach.Handle == handle {
 			return l
 		}
 	}
@@ -48,8 +49,8 @@ func (p *peer) link(address string, role wire.Role) *peerLink {
 	p.t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i := len(p.links) - 1; i >= 0; i-- {
-		if l := p.links[i]; l.address == address && l.attach.Role == role {
+	for _, l := range slices.Backward(p.links) {
+		if l.address == address && l.attach.Role == role {
 			return l
 		}
 	}
@@ -172,21 +173,29 @@ func (p *peer) deliver(address string, payload []byte) uint32 {
 	p.t.Helper()
 	l := p.link(address, wire.RoleReceiver)
 	p.until(func() bool { return int32(l.limit-l.count) > 0 }, "credit for "+address)
-	return p.deliverAnyway(l, payload)
+	return p.deliverAnyway(l, payload, 1)
 }
 
-// deliverAnyway sends a message whatever credit there is.
-func (p *peer) deliverAnyway(l *peerLink, payload []byte) uint32 {
+// deliverAnyway sends a message n times at once, whatever credit there is, and
+// returns the last delivery-id.
+func (p *peer) deliverAnyway(l *peerLink, payload []byte, n int) (id uint32) {
 	p.mu.Lock()
-	s := p.sessions[l.channel]
-	id := s.nextID
-	s.nextID++
-	l.count++
+	var burst []byte
+	for range n {
+		s := p.sessions[l.channel]
+		id = s.nextID
+		s.nextID++
+		l.count++
+		start := len(burst)
+		burst = (&wire.Transfer{
+			Handle: l.attach.Handle, DeliveryID: wire.Some(id), DeliveryTag: []byte{byte(id >> 8), byte(id)}, MessageFormat: wire.Some(0),
+			Settled: l.attach.SndSettleMode == wire.SndSettled,
+		}).Append(wire.BeginFrame(burst, wire.TypeAMQP, l.channel))
+		burst = append(burst, payload...)
+		wire.EndFrame(burst, start)
+	}
 	p.mu.Unlock()
-	p.send(l.channel, &wire.Transfer{
-		Handle: l.attach.Handle, DeliveryID: wire.Some(id), DeliveryTag: []byte{byte(id >> 8), byte(id)}, MessageFormat: wire.Some(0),
-		Settled: l.attach.SndSettleMode == wire.SndSettled,
-	}, payload...)
+	p.raw(burst)
 	return id
 }
 

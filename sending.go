@@ -260,13 +260,13 @@ func (s *sending) close(ctx context.Context) error {
 	select {
 	case <-s.answered:
 	case <-ctx.Done():
-		return fmt.Errorf("close the sending link of %q: %w", s.addr, ctx.Err())
+		return fmt.Errorf("amqpflow: close the sending link of %q: %w", s.addr, ctx.Err())
 	}
-	if !s.usable(s.conn) {
+	if s.amqp == nil || isClosed(s.link.Done()) { // there is nothing to close
 		return nil
 	}
 	if err := s.amqp.Close(ctx); err != nil {
-		return fmt.Errorf("close the sending link of %q: %w", s.addr, err)
+		return fmt.Errorf("amqpflow: close the sending link of %q: %w", s.addr, err)
 	}
 	return nil
 }

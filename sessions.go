@@ -163,7 +163,7 @@ func (cn *connection) leave(ctx context.Context, s *session) error {
 	defer nudging.Wait()
 	defer close(ended)
 	if err := s.amqp.Close(ctx); err != nil {
-		return fmt.Errorf("end session: %w", err)
+		return fmt.Errorf("amqpflow: end session: %w", err)
 	}
 	return nil
 }

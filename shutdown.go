@@ -168,7 +168,12 @@ func (c *core) shutdown(ctx context.Context, conn *connection, subs []*Subscript
 	closed := conn.close(late[stepClose])
 	err := first(settle, detach, senders, session, closed)
 	c.awaitGoroutines(late[stepAwait], conn)
-	c.observe.connection(false, err)
+	c.mu.Lock()
+	told := conn.lost
+	c.mu.Unlock()
+	if !told {
+		c.observe.connection(false, err)
+	}
 	var done Stats
 	for _, s := range subs {
 		st := s.Stats()
@@ -203,6 +208,9 @@ func (c *core) awaitGoroutines(ctx context.Context, conn *connection) {
 //
 // Spec: 2.4.3.
 func (cn *connection) close(ctx context.Context) error {
+	if isClosed(cn.plane.Done()) {
+		return cn.closeError("connection lost")
+	}
 	closed := make(chan struct{})
 	cn.calls.Go(func() {
 		_ = cn.plane.Close()
@@ -215,8 +223,13 @@ func (cn *connection) close(ctx context.Context) error {
 		cn.plane.Abort(ctx.Err())
 		<-cn.plane.Done()
 	}
-	if lost := cn.plane.Err(); !errors.Is(lost, dataplane.ErrClosed) {
-		return fmt.Errorf("amqpflow: close the connection: %w", lost)
+	return cn.closeError("close the connection")
+}
+
+// closeError is why the connection ended, nil if by our own Close.
+func (cn *connection) closeError(what string) error {
+	if cause := cn.plane.Err(); !errors.Is(cause, dataplane.ErrClosed) {
+		return fmt.Errorf("amqpflow: %s: %w", what, goError(cause))
 	}
 	return nil
 }

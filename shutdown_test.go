@@ -17,9 +17,9 @@ import (
 
 // busy is a broker on a scripted peer with two subscriptions and a sending
 // link to "out".
-func busy(t *testing.T, p *peer, opts ...*amqpflow.Options) (*amqpflow.Broker, []*amqpflow.Subscription) {
+func busy(t *testing.T, p *peer) (*amqpflow.Broker, []*amqpflow.Subscription) {
 	t.Helper()
-	b := amqpflow.New("amqp://localhost", opts...)
+	b := amqpflow.New("amqp://localhost")
 	subs := []*amqpflow.Subscription{b.Subscribe("one", accepting), b.Subscribe("two", accepting)}
 	p.connect(b)
 	require.NoError(t, b.Publisher().Publish(t.Context(), "out", "x"))
@@ -120,6 +120,37 @@ func TestBroker_shutdownReleasesWhatNoHandlerHasBegun(t *testing.T) {
 			assert.Equal(t, []wire.StateKind{wire.StateReleased}, outcomes[id])
 		}
 		assert.Equal(t, uint64(9), sub.Stats().Released)
+	})
+}
+
+// A peer that answers no drain goes on sending as far as the credit reaches.
+func TestBroker_shutdownReleasesWhatComesMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun, goOn := make(chan struct{}, 10), make(chan struct{})
+		p, b, sub := serve(t, func(context.Context, *amqpflow.Delivery) error {
+			begun <- struct{}{}
+			<-goOn
+			return nil
+		}, nil)
+		p.mute(wire.CodeFlow)
+		p.deliver("orders", data("x"))
+		<-begun
+		ended := make(chan error, 1)
+		go func() { ended <- b.Shutdown(within(t, 10*time.Second)) }()
+		<-time.After(3 * time.Second) // the drain is given up
+		for range 5 {
+			p.deliver("orders", data("late"))
+		}
+		quiet()
+		close(goOn)
+		require.ErrorContains(t, <-ended, "drain")
+		assert.Empty(t, begun, "no handler begins")
+		outcomes := p.outcomes()
+		require.Len(t, outcomes, 6)
+		for id := uint32(1); id < 6; id++ {
+			assert.Equal(t, []wire.StateKind{wire.StateReleased}, outcomes[id])
+		}
+		assert.Equal(t, uint64(5), sub.Stats().Released)
 	})
 }
 

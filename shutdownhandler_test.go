@@ -29,9 +29,10 @@ func TestBroker_shutdownFromAHandler(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPeer(t)
 				b := amqpflow.New("amqp://localhost", &amqpflow.Options{ShutdownTimeout: 5 * time.Second})
-				result := make(chan error, 1)
+				result, both := make(chan error, 1), make(chan struct{})
 				other := b.Subscribe("other", accepting)
 				b.Subscribe("orders", func(ctx context.Context, d *amqpflow.Delivery) error {
+					<-both
 					ctx, cancel := derive(ctx)
 					defer cancel()
 					result <- b.Shutdown(ctx)
@@ -41,6 +42,8 @@ func TestBroker_shutdownFromAHandler(t *testing.T) {
 				started := time.Now()
 				p.deliver("orders", data("a"))
 				p.deliver("orders", data("b"))
+				synctest.Wait()
+				close(both)
 				require.NoError(t, <-result)
 				assert.Zero(t, time.Since(started))
 				synctest.Wait()
@@ -157,6 +160,39 @@ func TestSubscription_closeWhileItAttaches(t *testing.T) {
 		assert.Equal(t, amqpflow.Ended, sub.State())
 		require.NoError(t, sub.Err())
 		assert.Contains(t, p.trace(), fmt.Sprintf("end %d", f.channel), "the late link's session is ended")
+		shutdown(t, b)
+	})
+}
+
+// A link that is attached while Connect still waits for another has nobody who
+// receives from it yet.
+func TestSubscription_closeWhileConnectWaitsForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer(t)
+		slow := make(chan frame, 1)
+		p.on(wire.CodeAttach, func(f frame) bool {
+			if f.perf.(*wire.Attach).Source.Address != "slow" {
+				return false
+			}
+			slow <- f
+			return true
+		})
+		b := amqpflow.New("amqp://localhost")
+		quick := b.Subscribe("quick", accepting)
+		b.Subscribe("slow", accepting)
+		connected := make(chan error, 1)
+		go func() { connected <- b.ConnectInProcess(t.Context(), p.dial) }()
+		f := <-slow
+		quiet()
+		require.Equal(t, amqpflow.Attached, quick.State())
+		started := time.Now()
+		_ = quick.Close(within(t, time.Second))
+		assert.LessOrEqual(t, time.Since(started), 1100*time.Millisecond)
+		assert.Equal(t, amqpflow.Ended, quick.State())
+		p.answer(f)
+		require.NoError(t, <-connected)
+		assert.Equal(t, amqpflow.Ended, quick.State())
+		require.NoError(t, b.Ready())
 		shutdown(t, b)
 	})
 }

@@ -173,7 +173,7 @@ func (s *Subscription) setState(state State) {
 }
 
 // attach gives the subscription a session and a link on conn. Nothing is
-// received before begin.
+// received before begin. One that was closed meanwhile gets none, and no error.
 func (s *Subscription) attach(conn *connection) error {
 	s.setState(Attaching)
 	r, err := conn.receive(s)
@@ -190,7 +190,7 @@ func (s *Subscription) attach(conn *connection) error {
 	s.mu.Unlock()
 	if unwanted {
 		conn.discard(r.sess)
-		return ErrShutdown
+		return nil
 	}
 	s.setState(Attached)
 	s.c.log.Info("attached", logAddress, string(s.addr), logLink, r.name)
@@ -216,7 +216,11 @@ func (s *Subscription) begin() {
 
 // attachLater attaches a subscription of a connected broker.
 func (s *Subscription) attachLater(conn *connection) {
-	if err := s.attach(conn); err != nil {
+	err := s.invalid
+	if err == nil {
+		err = s.attach(conn)
+	}
+	if err != nil {
 		s.end(err)
 		return
 	}

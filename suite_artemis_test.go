@@ -33,9 +33,6 @@ func (p *artemisPeer) newQueue(t *testing.T, o testQueueOptions) *testQueue {
 	q := &testQueue{p: p, name: name, addr: amqpflow.Queue(name), node: name, caps: []string{"queue"}}
 	q.put(t)
 	t.Cleanup(func() { p.destroy(t, name) })
-	if o.deadLetters {
-		t.Cleanup(func() { p.dead(q).take(t, 0) })
-	}
 	return q
 }
 

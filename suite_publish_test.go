@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/amqpflow/amqpflow"
+	"github.com/amqpflow/amqpflow/amqptest"
 )
 
 func unroutableIsReleased(t *testing.T, p suitePeer) {
@@ -59,6 +60,7 @@ func publishStormLosesNoAnswer(t *testing.T, p suitePeer) {
 	for i := range queues {
 		queues[i] = p.newQueue(t, testQueueOptions{})
 	}
+	refuseSome(t, queues[0])
 	lost := make(chan error, 1)
 	b := brokerAt(p, &amqpflow.Options{Observer: &amqpflow.Observer{Connection: func(up bool, err error) {
 		if !up && err != nil {
@@ -67,7 +69,7 @@ func publishStormLosesNoAnswer(t *testing.T, p suitePeer) {
 	}}})
 	mustConnect(t, b)
 
-	var confirmed, uncertain, wrong gathered[string]
+	var confirmed, uncertain, refused, wrong gathered[string]
 	unsent := 0
 	var mu sync.Mutex // guards unsent
 	var wg sync.WaitGroup
@@ -88,6 +90,8 @@ func publishStormLosesNoAnswer(t *testing.T, p suitePeer) {
 					confirmed.add(body)
 				case errors.Is(err, amqpflow.ErrUncertain):
 					uncertain.add(body)
+				case outcomeOf(err) == amqpflow.Released:
+					refused.add(body)
 				case errors.Is(err, amqpflow.ErrNotSent) && errors.Is(err, context.DeadlineExceeded):
 					mu.Lock()
 					unsent++
@@ -100,7 +104,11 @@ func publishStormLosesNoAnswer(t *testing.T, p suitePeer) {
 	}
 	wg.Wait()
 	for _, q := range queues { // each waits for what is still under way to its address
-		require.NoError(t, b.Publisher().Publish(patient(t), q.addr, "last"))
+		err := b.Publisher().Publish(patient(t), q.addr, "last")
+		for outcomeOf(err) == amqpflow.Released {
+			err = b.Publisher().Publish(patient(t), q.addr, "last")
+		}
+		require.NoError(t, err)
 	}
 	require.NoError(t, b.Err())
 	shutDown(t, b)
@@ -114,8 +122,9 @@ func publishStormLosesNoAnswer(t *testing.T, p suitePeer) {
 	for _, body := range confirmed.all() {
 		known[body] = true
 	}
-	t.Logf("%d confirmed, %d uncertain, %d not sent", len(confirmed.all()), len(uncertain.all()), unsent)
-	require.Equal(t, stormSize, len(known)+unsent, "one answer for each call")
+	t.Logf("%d confirmed, %d uncertain, %d refused, %d not sent",
+		len(confirmed.all()), len(uncertain.all()), len(refused.all()), unsent)
+	require.Equal(t, stormSize, len(known)+len(refused.all())+unsent, "one answer for each call")
 	require.GreaterOrEqual(t, len(confirmed.all()), stormSize/50)
 	stored := map[string]bool{}
 	for _, q := range queues {
@@ -132,4 +141,21 @@ func publishStormLosesNoAnswer(t *testing.T, p suitePeer) {
 	for _, body := range confirmed.all() {
 		require.True(t, stored[body], "%s was confirmed, but is not stored", body)
 	}
+}
+
+// refuseSome lets a peer that can do so on demand release a third of what is
+// published to q.
+func refuseSome(t *testing.T, q *testQueue) {
+	t.Helper()
+	if fake, ok := q.p.(*fakePeer); ok {
+		require.NoError(t, fake.server.Fault(amqptest.Answer(q.addr, amqpflow.Released, nil).After(2).Times(stormSize/20)))
+	}
+}
+
+// outcomeOf is the outcome with which the peer refused a publish.
+func outcomeOf(err error) amqpflow.Outcome {
+	if refused, ok := errors.AsType[*amqpflow.PublishError](err); ok {
+		return refused.Outcome
+	}
+	return amqpflow.OutcomeNone
 }

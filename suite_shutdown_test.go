@@ -3,6 +3,7 @@ package amqpflow_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -137,10 +138,10 @@ func idleShutdownIsPrompt(t *testing.T, p suitePeer) {
 	var worst time.Duration
 	canary := newCanary()
 	for range 5 { // by luck one is prompt whatever happens
+		q.putBodies(t, "x")
 		b := brokerAt(p)
 		handled := deliveriesOf(t, b, q)
 		mustConnect(t, b)
-		require.NoError(t, b.Publisher().Publish(patient(t), q.addr, "x"))
 		await(t, patience, handled)
 		started := time.Now()
 		shutDown(t, b)
@@ -171,8 +172,11 @@ func shutdownKeepsItsBound(t *testing.T, p suitePeer) {
 
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
+	returned := make(chan error, 1)
+	var wg sync.WaitGroup
 	canary, started := newCanary(), time.Now()
-	err := b.Shutdown(ctx)
+	wg.Go(func() { returned <- b.Shutdown(ctx) })
+	err := await(t, patience, returned)
 	requireBound(t, "Shutdown", time.Since(started), bound, canary)
 
 	require.ErrorIs(t, err, context.DeadlineExceeded)

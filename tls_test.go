@@ -59,7 +59,7 @@ func TestBroker_connectsOverTLSAndNamesItsFailure(t *testing.T) {
 		{"another name", "amqps://127.0.0.1:" + port, &tls.Config{RootCAs: pool}, new(*tls.CertificateVerificationError)},
 		{"its own roots", "amqps://localhost:" + port, &tls.Config{RootCAs: pool}, nil},
 		{"its own server name", "amqp+ssl://127.0.0.1:" + port, &tls.Config{RootCAs: pool, ServerName: "localhost"}, nil},
-		{"no verification", "AMQPS://127.0.0.1:" + port, &tls.Config{InsecureSkipVerify: true}, nil}, //nolint:gosec // what is tested
+		{"no verification", "AMQPS://127.0.0.1:" + port, &tls.Config{InsecureSkipVerify: true}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := amqpflow.New(tc.url, &amqpflow.Options{TLS: tc.config})

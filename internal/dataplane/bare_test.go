@@ -81,14 +81,14 @@ func (r *bare) rest() (units int, err error) {
 	}
 }
 
-func (r *bare) begin(channel uint16) (*Session, *peerSession) {
+func (r *bare) begin() (*Session, *peerSession) {
 	r.t.Helper()
 	s, err := r.c.ExpectSession()
 	require.NoError(r.t, err)
-	r.write(channel, &wire.Begin{IncomingWindow: 5000, OutgoingWindow: 5000, HandleMax: 1<<32 - 2})
+	r.write(0, &wire.Begin{IncomingWindow: 5000, OutgoingWindow: 5000, HandleMax: 1<<32 - 2})
 	var b wire.Begin
 	r.read(b.Decode)
-	return s, r.p.session(channel)
+	return s, r.p.session(0)
 }
 
 // expect has go-amqp write an ATTACH.

@@ -9,6 +9,10 @@ import "time"
 // drop the settlements it has not read yet. Close writes a CLOSE if go-amqp has
 // written none.
 //
+// go-amqp's own Close calls this one with a mutex held, on which its other
+// goroutines then wait. Where that matters (in a synctest bubble such a wait stops
+// the clock), call this one first.
+//
 // Spec: 2.4.3.
 func (c *Conn) Close() error {
 	if !c.closing.CompareAndSwap(false, true) {

@@ -17,7 +17,7 @@ func TestConn_closeFlushesAndWaitsForThePeersClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newBare(t, rigOptions{})
 		r.open()
-		s, _ := r.begin(0)
+		s, _ := r.begin()
 		l, pl := r.attach(s, "in", 0, wire.RoleReceiver)
 		require.NoError(t, l.Grant(2000, true))
 		synctest.Wait()
@@ -43,7 +43,7 @@ func TestConn_closeFlushesAndWaitsForThePeersClose(t *testing.T) {
 		assert.False(t, isOver(r.c))
 		require.ErrorIs(t, r.c.Err(), ErrClosed)
 		require.ErrorIs(t, l.Settle(1100, accepted), ErrLinkLost)
-		time.Sleep(700 * time.Millisecond)
+		pass(700 * time.Millisecond)
 		r.p.send(0, &wire.Close{})
 		<-closed
 		assert.Equal(t, 700*time.Millisecond, time.Since(begun))
@@ -59,7 +59,7 @@ func TestConn_closeLingersNoLongerThanItMay(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newBare(t, rigOptions{})
 				r.open()
-				r.begin(0)
+				r.begin()
 				if mute {
 					r.p.opt.mute = map[uint64]bool{wire.CodeClose: true}
 				} else {
@@ -133,12 +133,12 @@ func TestConn_findsSilenceWithinATenthMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newBare(t, rigOptions{Options: Options{Idle: 10 * time.Second}})
 		r.open()
-		s, _ := r.begin(0)
+		s, _ := r.begin()
 		l, pl := r.attach(s, "in", 0, wire.RoleReceiver)
 		require.NoError(t, l.Grant(1000, true))
 		begun := time.Now()
 		for i := range 40 {
-			time.Sleep(9 * time.Second) // data alone keeps it alive, and so do empty frames
+			pass(9 * time.Second) // data alone keeps it alive, and so do empty frames
 			if i%2 == 0 {
 				pl.deliver(0, true, nil)
 			} else {
@@ -159,7 +159,7 @@ func TestConn_negativeIdleWaitsForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newBare(t, rigOptions{Options: Options{Idle: -1}})
 		r.open()
-		time.Sleep(1000 * time.Hour)
+		pass(1000 * time.Hour)
 		assert.False(t, isOver(r.c))
 	})
 }
@@ -186,7 +186,7 @@ func TestConn_settledDispositionsWaitAtMostAMillisecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newBare(t, rigOptions{})
 		r.open()
-		s, _ := r.begin(0)
+		s, _ := r.begin()
 		l, pl := r.attach(s, "in", 0, wire.RoleReceiver)
 		require.NoError(t, l.Grant(100, true))
 		synctest.Wait()
@@ -201,9 +201,9 @@ func TestConn_settledDispositionsWaitAtMostAMillisecond(t *testing.T) {
 		}
 		require.NoError(t, l.SettleAll([]uint32{3, 1, 0, 2}, accepted))
 		assert.Zero(t, count())
-		time.Sleep(999 * time.Microsecond)
+		pass(999 * time.Microsecond)
 		assert.Zero(t, count())
-		time.Sleep(time.Microsecond)
+		pass(time.Microsecond)
 		assert.Equal(t, 1, count(), "after a millisecond, as one range")
 
 		require.NoError(t, l.Settle(5, accepted))

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/assert"
@@ -33,7 +34,7 @@ func TestConn_announcesItsOwnLimits(t *testing.T) {
 	assert.Equal(t, "peer", o.ContainerID)
 	assert.EqualValues(t, 4096, o.MaxFrame)
 	assert.EqualValues(t, 9, o.ChannelMax)
-	assert.EqualValues(t, 5e9, o.Idle)
+	assert.Equal(t, 5*time.Second, o.Idle)
 	assert.Equal(t, map[string]any{"product": "peer"}, o.Properties)
 	assert.Equal(t, []string{"A"}, o.Offered)
 	assert.Equal(t, PhaseRunning, r.c.Phase())
@@ -88,7 +89,7 @@ func TestConn_parksAttachAndBeginUntilTheirPlaceIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newBare(t, rigOptions{})
 		r.open()
-		s, ps := r.begin(0)
+		s, ps := r.begin()
 		_, pl := r.attach(s, "old", 0, wire.RoleSender)
 		pl.detach(false, nil)
 		var d wire.Detach
@@ -129,7 +130,8 @@ func TestSession_reusesHandlesAndChannels(t *testing.T) {
 	r := newRig(t, rigOptions{peer: peerOptions{channel: 5, handle: 7}})
 	s, as := r.session()
 	for i := range n {
-		l, snd, pl := r.sender(s, as, "l")
+		// A name of its own: go-amqp's Close may return before it has freed the name.
+		l, snd, pl := r.sender(s, as, fmt.Sprint("l", i))
 		pl.credit(1)
 		sendAll(t, l, 1)
 		if i%2 == 0 {
@@ -159,15 +161,15 @@ func TestSession_reusesHandlesAndChannels(t *testing.T) {
 // awaitGone waits until go-amqp has given up the name of the link it had.
 func (r *rig) awaitGone(s *Session) {
 	for {
+		r.p.mu.Lock()
+		changed := r.p.changed
+		r.p.mu.Unlock()
 		s.mu.Lock()
 		n := len(s.ours)
 		s.mu.Unlock()
 		if n == 0 {
 			return
 		}
-		r.p.mu.Lock()
-		changed := r.p.changed
-		r.p.mu.Unlock()
 		<-changed
 	}
 }
@@ -242,7 +244,7 @@ func TestConn_failsOnFramesThatGoAMQPDoesNotWrite(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newBare(t, rigOptions{})
 				r.open()
-				r.begin(0)
+				r.begin()
 				err := r.tryWrite(0, f)
 				require.ErrorContains(t, err, "unexpected frame from go-amqp")
 				assert.True(t, isOver(r.c))
@@ -258,7 +260,7 @@ func TestConn_readGivesUnitsThenTheError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newBare(t, rigOptions{})
 		r.open()
-		_, ps := r.begin(0)
+		_, ps := r.begin()
 		ps.end(nil)
 		synctest.Wait()
 		r.c.Abort(fmt.Errorf("enough: %w", context.Canceled))

@@ -14,11 +14,11 @@ func (r *reader) flowIn(channel uint16, body []byte) error {
 	if err := f.Decode(body); err != nil {
 		return err
 	}
-	var a after
+	a := &r.later
 	s.mu.Lock()
-	known := s.flowLocked(f, &a)
+	known := s.flowLocked(f, a)
 	s.mu.Unlock()
-	r.after(&a)
+	r.after(a)
 	if !known {
 		return violation("flow on handle %d, which is not attached", f.Handle.Value)
 	}

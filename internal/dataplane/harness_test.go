@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/require"
@@ -44,6 +45,7 @@ func newRig(t testing.TB, o rigOptions) *rig {
 
 // stop ends everything; it may be called early.
 func (r *rig) stop() {
+	_ = r.c.Close()
 	_ = r.ac.Close()
 	r.c.Wait()
 	r.p.hang()
@@ -105,5 +107,8 @@ func outcome(t testing.TB, r *Receipt) wire.State {
 	require.NoError(t, r.Err())
 	return r.Outcome()
 }
+
+// pass lets time pass, in a synctest bubble.
+func pass(d time.Duration) { <-time.After(d) }
 
 var accepted = &wire.State{Kind: wire.StateAccepted}

@@ -14,10 +14,10 @@ import (
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
-// frameOf is a frame with whatever header and body.
-func frameOf(size uint32, doff, typ byte, channel uint16, body ...byte) []byte {
+// frameOf is a frame on channel 0 with whatever else in its header, and body.
+func frameOf(size uint32, doff, typ byte, body ...byte) []byte {
 	b := binary.BigEndian.AppendUint32(nil, size)
-	b = append(b, doff, typ, byte(channel>>8), byte(channel))
+	b = append(b, doff, typ, 0, 0)
 	return append(b, body...)
 }
 
@@ -40,16 +40,16 @@ func nested(depth int) []byte {
 // hostile are octets that no peer may send once a session with a link "in", whose
 // handle is 3 and which has no credit, is up.
 var hostile = map[string][]byte{
-	"size of 4 GiB":              frameOf(1<<32-1, 2, 0, 0),
-	"size over what is agreed":   frameOf(1<<17+1, 2, 0, 0),
-	"size of 0":                  frameOf(0, 2, 0, 0),
-	"size of 7":                  frameOf(7, 2, 0, 0),
-	"doff of 0":                  frameOf(8, 0, 0, 0),
-	"doff of 255":                frameOf(16, 255, 0, 0, make([]byte, 8)...),
-	"type of 2":                  frameOf(8, 2, 2, 0),
-	"type of SASL":               frameOf(9, 2, 1, 0, 0),
-	"no performative":            frameOf(10, 2, 0, 0, 0x53, 0x10),
-	"unknown performative":       frameOf(12, 2, 0, 0, 0x00, 0x53, 0x99, 0x45),
+	"size of 4 GiB":              frameOf(1<<32-1, 2, 0),
+	"size over what is agreed":   frameOf(1<<17+1, 2, 0),
+	"size of 0":                  frameOf(0, 2, 0),
+	"size of 7":                  frameOf(7, 2, 0),
+	"doff of 0":                  frameOf(8, 0, 0),
+	"doff of 255":                frameOf(16, 255, 0, make([]byte, 8)...),
+	"type of 2":                  frameOf(8, 2, 2),
+	"type of SASL":               frameOf(9, 2, 1, 0),
+	"no performative":            frameOf(10, 2, 0, 0x53, 0x10),
+	"unknown performative":       frameOf(12, 2, 0, 0x00, 0x53, 0x99, 0x45),
 	"protocol header again":      []byte("AMQP\x00\x01\x00\x00"),
 	"unknown channel":            amqpFrame(77, &wire.Flow{}),
 	"unknown channel, transfer":  amqpFrame(77, &wire.Transfer{}),
@@ -57,9 +57,9 @@ var hostile = map[string][]byte{
 	"unknown handle":             amqpFrame(0, &wire.Flow{Handle: wire.Some(99)}),
 	"unknown handle, transfer":   amqpFrame(0, &wire.Transfer{Handle: 99, DeliveryID: wire.Some(0)}),
 	"unknown handle, detach":     amqpFrame(0, &wire.Detach{Handle: 99}),
-	"flow without fields":        frameOf(12, 2, 0, 0, 0x00, 0x53, 0x13, 0x45),
-	"disposition without fields": frameOf(12, 2, 0, 0, 0x00, 0x53, 0x15, 0x45),
-	"transfer without fields":    frameOf(12, 2, 0, 0, 0x00, 0x53, 0x14, 0x45),
+	"flow without fields":        frameOf(12, 2, 0, 0x00, 0x53, 0x13, 0x45),
+	"disposition without fields": frameOf(12, 2, 0, 0x00, 0x53, 0x15, 0x45),
+	"transfer without fields":    frameOf(12, 2, 0, 0x00, 0x53, 0x14, 0x45),
 	"disposition of everything":  amqpFrame(0, &wire.Disposition{Last: 1<<32 - 1, Settled: true}),
 	"disposition backwards":      amqpFrame(0, &wire.Disposition{Role: true, First: 5, Last: 4, Settled: true}),
 	"transfer without id":        amqpFrame(0, &wire.Transfer{Handle: 3}),
@@ -70,8 +70,8 @@ var hostile = map[string][]byte{
 	"attach again":               amqpFrame(0, &wire.Attach{Name: "in", Handle: 9, Source: &wire.Source{}}),
 	"open again":                 amqpFrame(0, &wire.Open{ContainerID: "x", MaxFrameSize: 512}),
 	"nested 10,000 deep":         nested(10_000),
-	"a list that claims 2^32-1":  frameOf(20, 2, 0, 0, 0x00, 0x53, 0x13, 0xd0, 0, 0, 0, 4, 0xff, 0xff, 0xff, 0xff),
-	"an array that claims 2^24": frameOf(27, 2, 0, 0, 0x00, 0x53, 0x13, 0xd0, 0, 0, 0, 11, 0, 0, 0, 1,
+	"a list that claims 2^32-1":  frameOf(20, 2, 0, 0x00, 0x53, 0x13, 0xd0, 0, 0, 0, 4, 0xff, 0xff, 0xff, 0xff),
+	"an array that claims 2^24": frameOf(27, 2, 0, 0x00, 0x53, 0x13, 0xd0, 0, 0, 0, 11, 0, 0, 0, 1,
 		0xf0, 0, 0, 0, 5, 0, 0xff, 0xff, 0xff),
 }
 
@@ -82,7 +82,7 @@ func TestConn_hostileFramesAreOneCleanLoss(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newBare(t, rigOptions{})
 				r.open()
-				s, _ := r.begin(0)
+				s, _ := r.begin()
 				l, _ := r.attach(s, "in", 3, wire.RoleReceiver)
 				begun := time.Now()
 				r.p.write(b)
@@ -127,7 +127,7 @@ func TestConn_framesTruncatedAtEveryByte(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newBare(t, rigOptions{})
 				r.open()
-				s, _ := r.begin(0)
+				s, _ := r.begin()
 				l, _ := r.attach(s, "in", 3, wire.RoleReceiver)
 				require.NoError(t, l.Grant(10, true))
 				synctest.Wait()

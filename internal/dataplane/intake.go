@@ -180,7 +180,7 @@ func (in *intake) handOver(r *reader) error {
 	if in.frames == 0 {
 		return nil
 	}
-	var a after
+	a := &r.later
 	taken := false
 	s.mu.Lock()
 	s.nextIncoming += in.frames
@@ -189,14 +189,14 @@ func (in *intake) handOver(r *reader) error {
 		if it.l.err != nil {
 			continue
 		}
-		if !it.l.takeLocked(it, &a) {
+		if !it.l.takeLocked(it, a) {
 			taken = true
 			break
 		}
 		r.signal(it.l)
 	}
 	s.mu.Unlock()
-	r.after(&a)
+	r.after(a)
 	in.frames = 0
 	clear(in.items)
 	in.items = in.items[:0]

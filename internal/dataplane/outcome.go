@@ -23,17 +23,17 @@ func (r *reader) dispositionIn(channel uint16, body []byte) error {
 	if int32(d.Last-d.First) < 0 {
 		return violation("disposition of %d to %d", d.First, d.Last)
 	}
-	var a after
+	a := &r.later
 	s.mu.Lock()
 	if s.usable() {
 		if d.Role == wire.RoleReceiver {
-			s.resolveLocked(d, &a)
+			s.resolveLocked(d, a)
 		} else if d.Settled {
-			s.takeBackLocked(d, &a)
+			s.takeBackLocked(d, a)
 		}
 	}
 	s.mu.Unlock()
-	r.after(&a)
+	r.after(a)
 	return nil
 }
 
@@ -83,9 +83,7 @@ func (s *Session) takeBackLocked(d *wire.Disposition, a *after) {
 		}
 		v.back = true
 		s.in.set(id, v)
-		if len(v.link.back) == 0 {
-			a.signal = append(a.signal, v.link)
-		}
+		a.signal = append(a.signal, v.link)
 		v.link.back = append(v.link.back, id)
 	})
 }

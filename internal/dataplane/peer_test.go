@@ -82,9 +82,8 @@ type peerLink struct {
 	more         bool
 	body         []byte
 	bodies       [][]byte // what the client has sent
-	settledSent  []bool
-	window       int  // if set: what may be out at most, checked on every flow
-	detached     bool // the peer has sent its DETACH
+	window       int      // if set: what may be out at most, checked on every flow
+	detached     bool     // the peer has sent its DETACH
 }
 
 func newPeer(t testing.TB, nc net.Conn, o peerOptions) *peer {

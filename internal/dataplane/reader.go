@@ -36,6 +36,7 @@ type reader struct {
 	refresh time.Time           // when the read deadline is set anew
 
 	intake intake
+	later  after   // reused by the hot frames
 	tokens []*Link // links to signal when this read is worked off
 	wake   bool    // the writer has something to collect
 
@@ -72,6 +73,9 @@ func (r *reader) run() error {
 			used, need, perr := r.consume(buf[start:end])
 			if ferr := r.finish(); perr == nil {
 				perr = ferr
+			}
+			if errors.Is(perr, wire.ErrMalformed) {
+				return violation("%w", perr)
 			}
 			if perr != nil {
 				return perr
@@ -191,8 +195,11 @@ func (r *reader) after(a *after) {
 	for _, l := range a.signal {
 		r.signal(l)
 	}
-	a.signal = nil
+	clear(a.signal)
+	a.signal = a.signal[:0]
 	a.run(r.c)
+	clear(a.close)
+	*a = after{close: a.close[:0], signal: a.signal}
 }
 
 // frame works off one frame.

@@ -96,6 +96,19 @@ func TestLink_assemblesDeliveriesOfManyFrames(t *testing.T) {
 	r.p.await("settlement", func() bool { return len(pl.s.outstanding) == 0 })
 }
 
+func TestLink_takesFramesLargerThanTheReadBuffer(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	s, as := r.session()
+	l, _, pl := r.receiver(s, as, "in", LinkOptions{})
+	require.NoError(t, l.Grant(30, true))
+	for i := range 30 {
+		body := bytes.Repeat([]byte{byte(i)}, []int{10, defaultMaxFrame - 100, 70_000}[i%3])
+		pl.deliver(0, true, body)
+		d := take(t, l, 1)[0]
+		require.True(t, bytes.Equal(body, d.Payload))
+	}
+}
+
 func TestLink_checksLaterFramesAgainstTheFirst(t *testing.T) {
 	first := wire.Transfer{DeliveryID: wire.Some(7), DeliveryTag: []byte("tag"), MessageFormat: wire.Some(3), More: true}
 	for name, next := range map[string]wire.Transfer{

@@ -18,8 +18,6 @@ type ring[T comparable] struct {
 	far    map[uint32]T
 }
 
-func (r *ring[T]) len() int { return r.near + len(r.far) }
-
 func (r *ring[T]) slot(id uint32) *T { return &r.slots[id&uint32(len(r.slots)-1)] }
 
 func (r *ring[T]) within(id uint32) bool { return id-r.lo < r.hi-r.lo }

@@ -107,3 +107,22 @@ func TestRing_clipsEveryRange(t *testing.T) {
 	assert.Equal(t, 0, count(0, 99))
 	assert.Equal(t, 0, count(1<<31, 1<<32-1))
 }
+
+func TestRing_takesIDsFromBeforeItsFirst(t *testing.T) {
+	var r ring[int]
+	for _, id := range []uint32{100, 50, 1<<31 + 60, 99} {
+		require.True(t, r.put(id, int(id)))
+		require.False(t, r.put(id, 1))
+	}
+	n := 0
+	r.each(50, 100, func(id uint32, v int) {
+		require.Equal(t, int(id), v)
+		r.set(id, 7)
+		n++
+	})
+	assert.Equal(t, 3, n)
+	for _, id := range []uint32{50, 99, 100} {
+		assert.Equal(t, 7, r.take(id))
+	}
+	assert.Equal(t, 1<<31+60, r.take(1<<31+60))
+}

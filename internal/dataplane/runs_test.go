@@ -86,7 +86,7 @@ func TestLink_manyWorkersSettleInFewDispositions(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(2, uint64(i)))
 			wg.Go(func() {
 				for id := range work {
-					time.Sleep(time.Duration(rnd.IntN(40)) * time.Microsecond)
+					pass(time.Duration(rnd.IntN(40)) * time.Microsecond)
 					st := accepted
 					if id%1000 == 0 {
 						st = &wire.State{Kind: wire.StateReleased}

@@ -95,7 +95,7 @@ func TestConn_everyFrameInEveryLinkState(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					r := newBare(t, rigOptions{})
 					r.open()
-					s, _ := r.begin(0)
+					s, _ := r.begin()
 					reach(r, s)
 					synctest.Wait()
 					r.p.send(0, frame)
@@ -120,7 +120,7 @@ func TestConn_everyFrameAfterOurEnd(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newBare(t, rigOptions{})
 				r.open()
-				s, _ := r.begin(0)
+				s, _ := r.begin()
 				l, _ := r.attach(s, "l", 3, wire.RoleReceiver)
 				require.NoError(t, l.Grant(5, true))
 				synctest.Wait()
@@ -149,7 +149,7 @@ func TestLink_countsTransfersAfterItsDetach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newBare(t, rigOptions{})
 		r.open()
-		s, _ := r.begin(0)
+		s, _ := r.begin()
 		l, pl := r.attach(s, "l", 3, wire.RoleReceiver)
 		keep, pkeep := r.attach(s, "keep", 4, wire.RoleReceiver)
 		require.NoError(t, l.Grant(300, true))
