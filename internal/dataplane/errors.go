@@ -67,7 +67,7 @@ func (e *PeerError) Unwrap() error {
 
 // both makes an error that is sentinel and cause at once.
 func both(sentinel, cause error) error {
-	if cause == nil || cause == sentinel {
+	if cause == nil {
 		return sentinel
 	}
 	return fmt.Errorf("%w: %w", sentinel, cause)

@@ -159,6 +159,5 @@ func TestErrors_sayAndWrap(t *testing.T) {
 	pe := &PeerError{Performative: "end", Err: &wire.Error{Condition: "c", Description: "d"}}
 	assert.Equal(t, "peer sent end: c: d", pe.Error())
 	require.ErrorIs(t, both(ErrNotSent, pe), pe)
-	assert.Equal(t, ErrClosed, both(ErrClosed, ErrClosed))
 	assert.Equal(t, ErrClosed, both(ErrClosed, nil))
 }
