@@ -157,3 +157,24 @@ func TestExcused_modelOfASet(t *testing.T) {
 		require.Equal(t, model[id], e.has(id), id)
 	}
 }
+
+// oddMap has keys that cannot stand in a Go map, and are no Go values to compare.
+var oddMap = wire.Map{{Key: []byte("a"), Value: int32(1)}, {Key: []byte("b"), Value: int32(2)}, {Key: wire.List{}, Value: int32(3)}, {Key: wire.Symbol("x"), Value: int32(4)}}
+
+func TestServer_takesARejectionWhoseInfoHoldsOddKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		require.NoError(t, s.Put("orders", numbered(1)...))
+		r := dialRaw(t, s).opened().receiving(1)
+		r.awaitTransfer()
+		d := accepted(0, true)
+		d.State = wire.State{Kind: wire.StateRejected, Error: &wire.Error{
+			Condition: "amqp:decode-error", Info: wire.Map{{Key: wire.Symbol("x-odd"), Value: oddMap}},
+		}}
+		r.send(d, &wire.Close{})
+		r.await(wire.CodeClose)
+		all := s.Settlements("orders")
+		require.Len(t, all, 1)
+		assert.Equal(t, map[any]any{"x": int32(4)}, all[0].Error.Info["x-odd"])
+	})
+}

@@ -144,6 +144,11 @@ var scripts = []struct {
 		r.awaitTransfer()
 		r.send(&wire.Disposition{Role: wire.RoleReceiver, First: 1, Last: 0, Settled: true})
 	}},
+	{ruleDisposition, "annotations whose keys are no symbols", func(r *raw) {
+		r.receiving(1)
+		r.awaitTransfer()
+		r.send(&wire.Disposition{Role: wire.RoleReceiver, Settled: true, State: wire.State{Kind: wire.StateModified, Annotations: oddMap}})
+	}},
 	{ruleSettledTwice, "a delivery settled twice", func(r *raw) {
 		r.receiving(1)
 		r.awaitTransfer()
