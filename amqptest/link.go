@@ -226,10 +226,14 @@ func refusal(cond amqp.ErrCond, description string) *wire.Error {
 // onFlow takes the client's view of the link.
 func (l *link) onFlow(f *wire.Flow) {
 	count := l.count
-	if f.DeliveryCount.Set {
+	switch {
+	case f.DeliveryCount.Set:
 		count = f.DeliveryCount.Value
-	} else if l.role == wire.RoleSender {
+	case l.role == wire.RoleSender:
 		count = 0 // before the client has seen our ATTACH: its initial value
+	default:
+		l.ses.conn.violatef(ruleDeliveryCount, "flow on link %q: a sender's without delivery-count", l.name)
+		return
 	}
 	if after(count, l.count) {
 		l.ses.conn.violatef(ruleDeliveryCount, "flow on link %q: delivery-count %d, but it is at %d", l.name, count, l.count)

@@ -51,6 +51,19 @@ var scripts = []struct {
 		f.DeliveryCount = wire.Some(1)
 		r.send(attachReceiver(0), f)
 	}},
+	{ruleDeliveryCount, "a sender's flow without delivery-count", func(r *raw) {
+		f := linkFlow(0)
+		f.DeliveryCount = wire.OptUint32{}
+		r.sending().send(f)
+	}},
+	{ruleSessionFlow, "credit without a handle", func(r *raw) {
+		f := linkFlow(1)
+		f.Handle, f.DeliveryCount = wire.OptUint32{}, wire.OptUint32{}
+		r.send(f)
+	}},
+	{ruleSessionFlow, "drain without a handle", func(r *raw) {
+		r.send(&wire.Flow{NextIncomingID: wire.Some(0), Drain: true})
+	}},
 	{ruleLinkCredit, "a delivery on a refused link", func(r *raw) {
 		r.send(refusedSender(5))
 		t := first(0)
