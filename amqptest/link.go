@@ -35,6 +35,8 @@ type link struct {
 	// Role receiver: from a publisher.
 	partial    *incoming // its last frame is still to come
 	owesCredit bool
+	unsettled  wire.Map // by delivery-tag: what the client may resume
+	incomplete bool     // and it may resume more than that
 }
 
 const (
@@ -61,6 +63,7 @@ func (ses *session) onAttach(a *wire.Attach) {
 	l := &link{
 		ses: ses, name: a.Name, role: !a.Role, in: a.Handle,
 		second: a.RcvSettleMode == rcvSecond, sndMode: a.SndSettleMode,
+		unsettled: a.Unsettled, incomplete: a.IncompleteUnsettled,
 	}
 	l.out = uint32(place(&ses.handles, l))
 	ses.links[a.Handle] = l

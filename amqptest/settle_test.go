@@ -178,3 +178,21 @@ func TestServer_takesARejectionWhoseInfoHoldsOddKeys(t *testing.T) {
 		assert.Equal(t, map[any]any{"x": int32(4)}, all[0].Error.Info["x-odd"])
 	})
 }
+
+func TestServer_ignoresAResumedDeliveryThatItDoesNotKnow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		r := dialRaw(t, s).opened()
+		out := attachSender(0)
+		out.Unsettled = wire.Map{{Key: []byte{0}, Value: nil}}
+		r.send(out)
+		r.awaitFlow()
+		resumed := first(0)
+		resumed.Resume = true
+		r.inOne(resumed, first(1))
+		assert.Equal(t, uint32(1), r.awaitDisposition().First)
+		assert.Equal(t, []string{"hello"}, bodies(t, s))
+		r.send(&wire.Close{})
+		r.await(wire.CodeClose)
+	})
+}

@@ -135,7 +135,7 @@ var scripts = []struct {
 		t.Settled, t.HasSettled = true, true
 		r.transfer(t, hello)
 	}},
-	{ruleResume, "a delivery resumed that is not known", func(r *raw) {
+	{ruleResume, "a delivery resumed that the client has not unsettled", func(r *raw) {
 		t := first(0)
 		t.Resume = true
 		r.sending().transfer(t, hello)
