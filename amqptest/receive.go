@@ -15,7 +15,8 @@ type incoming struct {
 	format  uint32
 	tag     []byte
 	settled bool
-	resumed bool // we never have it unsettled, so it is ignored
+	resumed bool           // we never have it unsettled, so it is ignored
+	mode    wire.OptUint32 // rcv-settle-mode of this delivery alone
 	payload []byte
 }
 
@@ -108,7 +109,7 @@ func (l *link) begin(t *wire.Transfer) *incoming {
 		ses.incoming = id + 1
 		l.credit--
 		l.count++
-		p := &incoming{id: id, format: t.MessageFormat.Value, resumed: t.Resume}
+		p := &incoming{id: id, format: t.MessageFormat.Value, resumed: t.Resume, mode: t.RcvSettleMode}
 		if t.More {
 			p.tag = bytes.Clone(t.DeliveryTag)
 		}
@@ -159,6 +160,13 @@ func (l *link) complete(p *incoming, state *wire.State) {
 		c.violatef(ruleSettleMode, "link %q: delivery %d is settled, but the link's snd-settle-mode is unsettled", l.name, p.id)
 		return
 	}
+	second := l.second
+	if p.mode.Set && !p.settled {
+		if second = p.mode.Value == uint32(rcvSecond); second && !l.second {
+			c.violatef(ruleSettleMode, "link %q: delivery %d asks for rcv-settle-mode second, but the link's is first", l.name, p.id)
+			return
+		}
+	}
 	m, err := newMessage(&c.sections, p.format, p.payload)
 	if err != nil {
 		c.violatef(ruleMessage, "link %q: delivery %d: %v", l.name, p.id, err)
@@ -178,7 +186,7 @@ func (l *link) complete(p *incoming, state *wire.State) {
 		l.queue.put(m)
 	}
 	if !p.settled {
-		ses.answer(p.id, &answer, l.second)
+		ses.answer(p.id, &answer, second)
 	}
 	c.srv.countTransfer(l.queue.name)
 }

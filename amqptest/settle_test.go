@@ -91,6 +91,23 @@ func TestServer_answersEachLinkInItsMode(t *testing.T) {
 	})
 }
 
+func TestServer_settlesADeliveryThatAsksForModeFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		r := dialRaw(t, s).opened()
+		out := attachSender(0)
+		out.RcvSettleMode = rcvSecond
+		r.send(out)
+		r.awaitFlow()
+		tr := first(0)
+		tr.RcvSettleMode = wire.Some(0)
+		r.transfer(tr, hello)
+		assert.True(t, r.awaitDisposition().Settled)
+		r.send(&wire.Close{})
+		r.await(wire.CodeClose)
+	})
+}
+
 func TestServer_ignoresADispositionOfWhatWasSentSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, nil)

@@ -135,6 +135,11 @@ var scripts = []struct {
 		t.Settled, t.HasSettled = true, true
 		r.transfer(t, hello)
 	}},
+	{ruleSettleMode, "rcv-settle-mode second where the link's is first", func(r *raw) {
+		t := first(0)
+		t.RcvSettleMode = wire.Some(uint32(rcvSecond))
+		r.sending().transfer(t, hello)
+	}},
 	{ruleResume, "a delivery resumed that the client has not unsettled", func(r *raw) {
 		t := first(0)
 		t.Resume = true
