@@ -168,6 +168,9 @@ func (l *link) complete(p *incoming, state *wire.State) {
 		}
 	}
 	m, err := newMessage(&c.sections, p.format, p.payload)
+	if err == nil && p.format == 0 {
+		err = annotationKeys(&c.sections)
+	}
 	if err != nil {
 		c.violatef(ruleMessage, "link %q: delivery %d: %v", l.name, p.id, err)
 		return

@@ -146,6 +146,11 @@ var scripts = []struct {
 		r.sending().transfer(t, hello)
 	}},
 	{ruleMessage, "bytes that are no message", func(r *raw) { r.sending().transfer(first(0), []byte("hello")) }},
+	{ruleMessage, "an annotation under a string", func(r *raw) {
+		m, err := wire.AppendSection(nil, wire.CodeMessageAnnotations, wire.Map{{Key: "x-opt-a", Value: true}})
+		require.NoError(r.t, err)
+		r.sending().transfer(first(0), append(m, hello...))
+	}},
 	{ruleDisposition, "a disposition of a delivery never sent", func(r *raw) {
 		r.send(&wire.Disposition{Role: wire.RoleReceiver, Settled: true})
 	}},
