@@ -40,7 +40,10 @@ func (r *receiving) run() {
 	for {
 		select {
 		case <-r.link.Wait():
-			r.take(buf)
+			if !r.take(buf) {
+				// Aborted deliveries use credit and bring nothing to settle.
+				r.grant(true)
+			}
 			r.takenBack()
 		case done := <-r.swept:
 			r.take(buf)
@@ -64,12 +67,15 @@ func (r *receiving) sweep(ctx context.Context) {
 	}
 }
 
-func (r *receiving) take(buf []dataplane.Delivery) {
+// take moves what the link has brought to the inboxes, and says whether that
+// was anything.
+func (r *receiving) take(buf []dataplane.Delivery) (brought bool) {
 	for {
 		n := r.link.Deliveries(buf)
 		if n == 0 {
-			return
+			return brought
 		}
+		brought = true
 		r.s.received.Add(uint64(n))
 		for i := range buf[:n] {
 			if d := r.read(&buf[i]); d != nil {

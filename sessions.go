@@ -152,7 +152,7 @@ func (cn *connection) begin(s *session) {
 
 // leave takes a link off its session, and ends the session with its last link.
 //
-// Spec: 2.5.6.
+// Spec: 2.5.2.
 func (cn *connection) leave(ctx context.Context, s *session) error {
 	if !cn.sessions.leave(s) || isClosed(s.plane.Done()) {
 		return nil

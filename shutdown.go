@@ -58,7 +58,7 @@ func (st *stop) wait(ctx context.Context) error {
 // unsettled, and does not end with the handler's context: where that has no
 // deadline, Options.ShutdownTimeout bounds it.
 //
-// Spec: 2.4.3, 2.5.6 and 2.6.6 (closing), 2.6.7 (drain).
+// Spec: 2.4.3, 2.5.2 and 2.6.6 (closing), 2.6.7 (drain).
 func (b *Broker) Shutdown(ctx context.Context) error {
 	if b.c == nil {
 		return ErrNotConnected

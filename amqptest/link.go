@@ -35,6 +35,8 @@ type link struct {
 	// Role receiver: from a publisher.
 	partial    *incoming // its last frame is still to come
 	owesCredit bool
+	unsettled  wire.Map // by delivery-tag: what the client may resume
+	incomplete bool     // and it may resume more than that
 }
 
 const (
@@ -61,6 +63,7 @@ func (ses *session) onAttach(a *wire.Attach) {
 	l := &link{
 		ses: ses, name: a.Name, role: !a.Role, in: a.Handle,
 		second: a.RcvSettleMode == rcvSecond, sndMode: a.SndSettleMode,
+		unsettled: a.Unsettled, incomplete: a.IncompleteUnsettled,
 	}
 	l.out = uint32(place(&ses.handles, l))
 	ses.links[a.Handle] = l
@@ -226,10 +229,14 @@ func refusal(cond amqp.ErrCond, description string) *wire.Error {
 // onFlow takes the client's view of the link.
 func (l *link) onFlow(f *wire.Flow) {
 	count := l.count
-	if f.DeliveryCount.Set {
+	switch {
+	case f.DeliveryCount.Set:
 		count = f.DeliveryCount.Value
-	} else if l.role == wire.RoleSender {
+	case l.role == wire.RoleSender:
 		count = 0 // before the client has seen our ATTACH: its initial value
+	default:
+		l.ses.conn.violatef(ruleDeliveryCount, "flow on link %q: a sender's without delivery-count", l.name)
+		return
 	}
 	if after(count, l.count) {
 		l.ses.conn.violatef(ruleDeliveryCount, "flow on link %q: delivery-count %d, but it is at %d", l.name, count, l.count)

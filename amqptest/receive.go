@@ -2,6 +2,7 @@ package amqptest
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
@@ -14,6 +15,8 @@ type incoming struct {
 	format  uint32
 	tag     []byte
 	settled bool
+	resumed bool           // we never have it unsettled, so it is ignored
+	mode    wire.OptUint32 // rcv-settle-mode of this delivery alone
 	payload []byte
 }
 
@@ -44,8 +47,6 @@ func (ses *session) receiving(t *wire.Transfer) *link {
 		c.violatef(ruleHandle, "transfer on handle %d, which is not attached", t.Handle)
 	case l.role == wire.RoleSender:
 		c.violatef(ruleDirection, "transfer on link %q, on which the client receives", l.name)
-	case t.Resume:
-		c.violatef(ruleResume, "transfer on link %q resumes a delivery that is not known", l.name)
 	default:
 		return l
 	}
@@ -71,7 +72,7 @@ func (l *link) assemble(t *wire.Transfer) {
 	}
 	l.partial = nil
 	l.topUp()
-	if t.Aborted {
+	if t.Aborted || p.resumed {
 		return
 	}
 	if p.payload == nil {
@@ -95,6 +96,8 @@ func (l *link) begin(t *wire.Transfer) *incoming {
 		c.violatef(ruleFirstTransfer, "link %q: a delivery-tag of %d bytes (delivery-id %d)", l.name, len(t.DeliveryTag), id)
 	case !t.MessageFormat.Set:
 		c.violatef(ruleFirstTransfer, "link %q: a first transfer without message-format (delivery-id %d)", l.name, id)
+	case t.Resume && !l.mayResume(t.DeliveryTag):
+		c.violatef(ruleResume, "link %q: delivery %d resumes what is not in the client's unsettled map", l.name, id)
 	case ses.anyIncoming && id != ses.incoming:
 		c.violatef(ruleDeliveryID, "link %q: delivery-id %d where %d is due", l.name, id, ses.incoming)
 	case l.credit == 0:
@@ -106,13 +109,21 @@ func (l *link) begin(t *wire.Transfer) *incoming {
 		ses.incoming = id + 1
 		l.credit--
 		l.count++
-		p := &incoming{id: id, format: t.MessageFormat.Value}
+		p := &incoming{id: id, format: t.MessageFormat.Value, resumed: t.Resume, mode: t.RcvSettleMode}
 		if t.More {
 			p.tag = bytes.Clone(t.DeliveryTag)
 		}
 		return p
 	}
 	return nil
+}
+
+// mayResume says whether the client's ATTACH called the delivery unsettled.
+func (l *link) mayResume(tag []byte) bool {
+	return l.incomplete || slices.ContainsFunc(l.unsettled, func(e wire.Entry) bool {
+		known, ok := e.Key.([]byte)
+		return ok && bytes.Equal(known, tag)
+	})
 }
 
 // goesOn checks a further frame of a delivery against its first.
@@ -149,7 +160,17 @@ func (l *link) complete(p *incoming, state *wire.State) {
 		c.violatef(ruleSettleMode, "link %q: delivery %d is settled, but the link's snd-settle-mode is unsettled", l.name, p.id)
 		return
 	}
+	second := l.second
+	if p.mode.Set && !p.settled {
+		if second = p.mode.Value == uint32(rcvSecond); second && !l.second {
+			c.violatef(ruleSettleMode, "link %q: delivery %d asks for rcv-settle-mode second, but the link's is first", l.name, p.id)
+			return
+		}
+	}
 	m, err := newMessage(&c.sections, p.format, p.payload)
+	if err == nil && p.format == 0 {
+		err = annotationKeys(&c.sections)
+	}
 	if err != nil {
 		c.violatef(ruleMessage, "link %q: delivery %d: %v", l.name, p.id, err)
 		return
@@ -168,7 +189,7 @@ func (l *link) complete(p *incoming, state *wire.State) {
 		l.queue.put(m)
 	}
 	if !p.settled {
-		ses.answer(p.id, &answer, l.second)
+		ses.answer(p.id, &answer, second)
 	}
 	c.srv.countTransfer(l.queue.name)
 }

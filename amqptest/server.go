@@ -59,7 +59,7 @@ const (
 	defaultMaxFrameSize  = 131072
 	defaultWindow        = 2048
 	defaultMaxDeliveries = 10
-	minMaxFrameSize      = 512 // Spec: 4.1, MIN-MAX-FRAME-SIZE
+	minMaxFrameSize      = 512 // Spec: 2.8.19, MIN-MAX-FRAME-SIZE
 	minIdleTimeout       = 2 * time.Millisecond
 )
 

@@ -157,6 +157,9 @@ func (ses *session) onFlow(f *wire.Flow) {
 	case f.NextOutgoingID != ses.nextIn:
 		c.violatef(ruleSessionID, "flow: next-outgoing-id %d, but %d comes next", f.NextOutgoingID, ses.nextIn)
 		return
+	case !f.Handle.Set && (f.DeliveryCount.Set || f.LinkCredit.Set || f.Available.Set || f.Drain):
+		c.violatef(ruleSessionFlow, "flow: a link's state without a handle")
+		return
 	}
 	shut := ses.outWindow == 0
 	ses.outWindow = remaining(f.IncomingWindow, ses.nextOut-next)

@@ -58,6 +58,10 @@ func (ses *session) onDisposition(d *wire.Disposition) {
 		c.violatef(ruleDisposition, "deliveries %d to %d, of which not all exist", d.First, d.Last)
 		return
 	}
+	if !symbolKeys(d.State.Annotations) {
+		c.violatef(ruleDisposition, "message-annotations of deliveries %d to %d with a key that is no symbol", d.First, d.Last)
+		return
+	}
 	for id := d.First; ; id++ {
 		if d.Role == wire.RoleSender {
 			if d.Settled {
@@ -70,6 +74,14 @@ func (ses *session) onDisposition(d *wire.Disposition) {
 			return
 		}
 	}
+}
+
+// symbolKeys says whether m is what the standard calls fields. Spec: 2.8.13.
+func symbolKeys(m wire.Map) bool {
+	return !slices.ContainsFunc(m, func(e wire.Entry) bool {
+		_, ok := e.Key.(wire.Symbol)
+		return !ok
+	})
 }
 
 // settle applies the consumer's disposition to one delivery of ours.

@@ -91,6 +91,23 @@ func TestServer_answersEachLinkInItsMode(t *testing.T) {
 	})
 }
 
+func TestServer_settlesADeliveryThatAsksForModeFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		r := dialRaw(t, s).opened()
+		out := attachSender(0)
+		out.RcvSettleMode = rcvSecond
+		r.send(out)
+		r.awaitFlow()
+		tr := first(0)
+		tr.RcvSettleMode = wire.Some(0)
+		r.transfer(tr, hello)
+		assert.True(t, r.awaitDisposition().Settled)
+		r.send(&wire.Close{})
+		r.await(wire.CodeClose)
+	})
+}
+
 func TestServer_ignoresADispositionOfWhatWasSentSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, nil)
@@ -156,4 +173,43 @@ func TestExcused_modelOfASet(t *testing.T) {
 	for id := range uint32(2000) {
 		require.Equal(t, model[id], e.has(id), id)
 	}
+}
+
+// oddMap has keys that cannot stand in a Go map, and are no Go values to compare.
+var oddMap = wire.Map{{Key: []byte("a"), Value: int32(1)}, {Key: []byte("b"), Value: int32(2)}, {Key: wire.List{}, Value: int32(3)}, {Key: wire.Symbol("x"), Value: int32(4)}}
+
+func TestServer_takesARejectionWhoseInfoHoldsOddKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		require.NoError(t, s.Put("orders", numbered(1)...))
+		r := dialRaw(t, s).opened().receiving(1)
+		r.awaitTransfer()
+		d := accepted(0, true)
+		d.State = wire.State{Kind: wire.StateRejected, Error: &wire.Error{
+			Condition: "amqp:decode-error", Info: wire.Map{{Key: wire.Symbol("x-odd"), Value: oddMap}},
+		}}
+		r.send(d, &wire.Close{})
+		r.await(wire.CodeClose)
+		all := s.Settlements("orders")
+		require.Len(t, all, 1)
+		assert.Equal(t, map[any]any{"x": int32(4)}, all[0].Error.Info["x-odd"])
+	})
+}
+
+func TestServer_ignoresAResumedDeliveryThatItDoesNotKnow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		r := dialRaw(t, s).opened()
+		out := attachSender(0)
+		out.Unsettled = wire.Map{{Key: []byte{0}, Value: nil}}
+		r.send(out)
+		r.awaitFlow()
+		resumed := first(0)
+		resumed.Resume = true
+		r.inOne(resumed, first(1))
+		assert.Equal(t, uint32(1), r.awaitDisposition().First)
+		assert.Equal(t, []string{"hello"}, bodies(t, s))
+		r.send(&wire.Close{})
+		r.await(wire.CodeClose)
+	})
 }

@@ -30,6 +30,7 @@ var (
 	ruleChannel         = rule{"channel", "2.5", amqp.ErrCondNotAllowed}
 	ruleChannelMax      = rule{"channel-max", "2.7.1", amqp.ErrCondFramingError}
 	ruleSessionID       = rule{"session-id", "2.5.6", amqp.ErrCondInvalidField}
+	ruleSessionFlow     = rule{"session-flow", "2.7.4", amqp.ErrCondInvalidField}
 	ruleSessionWindow   = rule{"session-window", "2.5.6", amqp.ErrCondWindowViolation}
 	ruleHandle          = rule{"handle", "2.6.2", amqp.ErrCondUnattachedHandle}
 	ruleHandleInUse     = rule{"handle-in-use", "2.7.3", amqp.ErrCondHandleInUse}

@@ -51,6 +51,19 @@ var scripts = []struct {
 		f.DeliveryCount = wire.Some(1)
 		r.send(attachReceiver(0), f)
 	}},
+	{ruleDeliveryCount, "a sender's flow without delivery-count", func(r *raw) {
+		f := linkFlow(0)
+		f.DeliveryCount = wire.OptUint32{}
+		r.sending().send(f)
+	}},
+	{ruleSessionFlow, "credit without a handle", func(r *raw) {
+		f := linkFlow(1)
+		f.Handle, f.DeliveryCount = wire.OptUint32{}, wire.OptUint32{}
+		r.send(f)
+	}},
+	{ruleSessionFlow, "drain without a handle", func(r *raw) {
+		r.send(&wire.Flow{NextIncomingID: wire.Some(0), Drain: true})
+	}},
 	{ruleLinkCredit, "a delivery on a refused link", func(r *raw) {
 		r.send(refusedSender(5))
 		t := first(0)
@@ -122,12 +135,22 @@ var scripts = []struct {
 		t.Settled, t.HasSettled = true, true
 		r.transfer(t, hello)
 	}},
-	{ruleResume, "a delivery resumed that is not known", func(r *raw) {
+	{ruleSettleMode, "rcv-settle-mode second where the link's is first", func(r *raw) {
+		t := first(0)
+		t.RcvSettleMode = wire.Some(uint32(rcvSecond))
+		r.sending().transfer(t, hello)
+	}},
+	{ruleResume, "a delivery resumed that the client has not unsettled", func(r *raw) {
 		t := first(0)
 		t.Resume = true
 		r.sending().transfer(t, hello)
 	}},
 	{ruleMessage, "bytes that are no message", func(r *raw) { r.sending().transfer(first(0), []byte("hello")) }},
+	{ruleMessage, "an annotation under a string", func(r *raw) {
+		m, err := wire.AppendSection(nil, wire.CodeMessageAnnotations, wire.Map{{Key: "x-opt-a", Value: true}})
+		require.NoError(r.t, err)
+		r.sending().transfer(first(0), append(m, hello...))
+	}},
 	{ruleDisposition, "a disposition of a delivery never sent", func(r *raw) {
 		r.send(&wire.Disposition{Role: wire.RoleReceiver, Settled: true})
 	}},
@@ -143,6 +166,11 @@ var scripts = []struct {
 		r.awaitTransfer()
 		r.awaitTransfer()
 		r.send(&wire.Disposition{Role: wire.RoleReceiver, First: 1, Last: 0, Settled: true})
+	}},
+	{ruleDisposition, "annotations whose keys are no symbols", func(r *raw) {
+		r.receiving(1)
+		r.awaitTransfer()
+		r.send(&wire.Disposition{Role: wire.RoleReceiver, Settled: true, State: wire.State{Kind: wire.StateModified, Annotations: oddMap}})
 	}},
 	{ruleSettledTwice, "a delivery settled twice", func(r *raw) {
 		r.receiving(1)

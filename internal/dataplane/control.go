@@ -139,7 +139,7 @@ func (c *Conn) beginOut(channel uint16, p []byte) error {
 
 // endOut ends a session, behind everything that was settled on it.
 //
-// Spec: 2.5.6.
+// Spec: 2.5.2.
 func (c *Conn) endOut(channel uint16, p []byte) error {
 	var e wire.End
 	if err := e.Decode(p[wire.FrameHeaderSize:]); err != nil {

@@ -105,7 +105,7 @@ func (c *Conn) feedAll(frames [][]byte) error {
 // says what SetDetach and NonClosing ask for, and an answer copies the peer's
 // closed flag.
 //
-// Spec: 2.6.5, 2.6.6.
+// Spec: 2.6.4, 2.6.5, 2.6.6.
 func (c *Conn) detachOut(channel uint16, p []byte) error {
 	var d wire.Detach
 	if err := d.Decode(p[wire.FrameHeaderSize:]); err != nil {

@@ -213,3 +213,32 @@ func TestLink_drainEndsWithTheLink(t *testing.T) {
 		require.ErrorIs(t, l.Drain(t.Context()), ErrLinkLost)
 	})
 }
+
+func TestLink_flowFromBeforeTheDrainDoesNotEndIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, rigOptions{})
+		s, as := r.session()
+		l, _, pl := r.receiver(s, as, "in", LinkOptions{})
+		require.NoError(t, l.Grant(2, true))
+		synctest.Wait()
+		pl.deliver(0, true, nil)
+		pl.deliver(0, true, nil)
+		for _, d := range take(t, l, 2) {
+			require.NoError(t, l.Settle(d.ID, nil))
+		}
+		require.NoError(t, l.Grant(5, true))
+		done := make(chan error, 1)
+		go1(t, func() { done <- l.Drain(t.Context()) })
+		synctest.Wait()
+		// The peer says that it used up its first credit; it has read neither flow.
+		early := pl.s.flow(0)
+		early.Handle, early.DeliveryCount, early.LinkCredit = wire.Some(pl.mine), wire.Some(2), wire.Some(0)
+		r.p.send(pl.s.mine, &early)
+		synctest.Wait()
+		assert.Empty(t, done)
+		pl.deliver(0, true, nil) // still allowed
+		pl.answerDrain(true)
+		require.NoError(t, <-done)
+		assert.NoError(t, l.Err())
+	})
+}

@@ -98,7 +98,10 @@ func (l *Link) flowToReceiverLocked(f *wire.Flow, a *after) {
 	if late {
 		l.stale = wire.OptUint32{}
 	}
-	drained := none && l.draining && !late
+	// Until the peer has seen the drain it may say that it has no credit left of what
+	// was granted before: only an answer says drain, or has come to the credit's end.
+	answer := f.Drain || f.DeliveryCount == wire.Some(l.limit.Load())
+	drained := none && answer && l.draining && !late
 	middle := l.assembly.active
 	if f.DeliveryCount.Set && (!middle || drained) {
 		// Within the credit only: whatever else a peer says here is not true.

@@ -41,7 +41,7 @@ func (s *Session) mapTo(channel uint16, b *wire.Begin) bool {
 
 // end works off the peer's END.
 //
-// Spec: 2.5.6, 2.7.8.
+// Spec: 2.5.2, 2.7.8.
 func (r *reader) end(channel uint16, body []byte) error {
 	s, err := r.session(channel, "end")
 	if err != nil {
@@ -146,7 +146,7 @@ func (s *Session) attachIn(a *wire.Attach) bool {
 
 // detach works off the peer's DETACH.
 //
-// Spec: 2.6.5, 2.6.6, 2.7.7.
+// Spec: 2.6.4, 2.6.5, 2.6.6, 2.7.7.
 func (r *reader) detach(channel uint16, body []byte) error {
 	s, err := r.session(channel, "detach")
 	if err != nil {

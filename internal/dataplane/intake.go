@@ -35,6 +35,7 @@ type assembly struct {
 	active  bool
 	settled bool
 	large   bool // over MaxMessage: its payload is dropped
+	resumed bool // it is to be ignored: our ATTACHes never call anything unsettled
 	counted bool
 	id      uint32
 	format  uint32
@@ -82,7 +83,7 @@ func (in *intake) transfer(r *reader, channel uint16, body []byte) error {
 	}
 	as.settled = as.settled || t.Settled
 	switch {
-	case t.Aborted:
+	case t.Aborted || as.resumed && !t.More:
 		in.items = append(in.items, item{l: l, aborted: true, counted: as.counted})
 	case t.More:
 		as.add(t, l.opts.MaxMessage)
@@ -120,10 +121,11 @@ func (in *intake) start(r *reader, l *Link) (over bool, err error) {
 		return true, nil
 	}
 	l.assembly = assembly{
-		active: true,
-		id:     t.DeliveryID.Value,
-		format: t.MessageFormat.Value,
-		tag:    len(t.DeliveryTag),
+		active:  true,
+		resumed: t.Resume,
+		id:      t.DeliveryID.Value,
+		format:  t.MessageFormat.Value,
+		tag:     len(t.DeliveryTag),
 	}
 	return false, nil
 }
@@ -142,7 +144,7 @@ func (as *assembly) agree(t *wire.Transfer) error {
 		return violation("delivery %d goes on as %d", as.id, t.DeliveryID.Value)
 	case t.MessageFormat.Set && t.MessageFormat.Value != as.format:
 		return violation("delivery %d changes its message-format", as.id)
-	case t.DeliveryTag != nil && !as.large && !bytes.Equal(t.DeliveryTag, as.buf[:as.tag]):
+	case t.DeliveryTag != nil && !as.large && !as.resumed && !bytes.Equal(t.DeliveryTag, as.buf[:as.tag]):
 		return violation("delivery %d changes its delivery-tag", as.id)
 	}
 	return nil
@@ -150,6 +152,9 @@ func (as *assembly) agree(t *wire.Transfer) error {
 
 // add takes over a frame's payload, and the tag with the first.
 func (as *assembly) add(t *wire.Transfer, limit int64) {
+	if as.resumed {
+		return
+	}
 	as.size += int64(len(t.Payload))
 	if as.large || limit > 0 && as.size > limit {
 		as.large, as.buf = true, nil

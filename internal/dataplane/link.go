@@ -113,7 +113,7 @@ func (l *Link) Attached() Attach {
 // leaves the link's terminus in being. It is to be called before go-amqp's Close. A
 // DETACH that answers the peer's copies the peer's closed flag instead.
 //
-// Spec: 2.6.5, 2.6.6.
+// Spec: 2.6.4, 2.6.5, 2.6.6.
 func (l *Link) SetDetach(err *wire.Error, nonClosing bool) {
 	l.s.mu.Lock()
 	l.hint = detachHint{err, nonClosing}

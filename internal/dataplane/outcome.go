@@ -53,7 +53,11 @@ func (s *Session) resolveLocked(d *wire.Disposition, a *after) {
 		} else {
 			r.err = both(ErrUncertain, errNoState)
 		}
-		a.done = append(a.done, r)
+		if r.whole {
+			a.done = append(a.done, r)
+		} else {
+			r.early = true // its payload is still needed
+		}
 		if !d.Settled {
 			s.confirm.add(id)
 		}

@@ -217,3 +217,36 @@ func go1(t testing.TB, f func()) {
 	t.Cleanup(wg.Wait)
 	wg.Go(f)
 }
+
+// A peer may give an outcome before it has all of a message. The payload is still
+// copied from then, so Done, after which the caller may reuse it, has to wait.
+func TestReceipt_isNotDoneBeforeTheLastFrameIsQueued(t *testing.T) {
+	for name, finish := range map[string]func(pl *peerLink, l *Link){
+		"queued": func(pl *peerLink, _ *Link) {
+			f := pl.s.flow(10)
+			pl.s.p.send(pl.s.mine, &f)
+		},
+		"link lost": func(pl *peerLink, _ *Link) { pl.detach(true, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, rigOptions{peer: peerOptions{open: wire.Open{MaxFrameSize: 512}, begin: wire.Begin{IncomingWindow: 1}}})
+				s, as := r.session()
+				l, _, pl := r.sender(s, as, "out")
+				pl.creditWith(pl.s.flow(1), 1)
+				ctx, cancel := context.WithCancel(t.Context())
+				go1(t, func() {
+					r.p.await("the first frame", func() bool { return pl.more })
+					cancel()
+				})
+				receipt, err := l.Send(ctx, make([]byte, 600), SendOptions{})
+				require.ErrorIs(t, err, ErrUncertain)
+				pl.s.accept(0, 0)
+				synctest.Wait()
+				assert.False(t, isDone(receipt))
+				finish(pl, l)
+				assert.Equal(t, wire.StateAccepted, outcome(t, receipt).Kind)
+			})
+		})
+	}
+}

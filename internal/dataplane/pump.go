@@ -42,7 +42,7 @@ func (l *Link) transmitLocked(r *Receipt, a *after) blocked {
 		a.wake = o.wakeLocked() || a.wake
 		if !more {
 			r.payload, r.whole = nil, true
-			if r.o.Settled {
+			if r.o.Settled || r.early {
 				a.done = append(a.done, r)
 			}
 			return blockedNot

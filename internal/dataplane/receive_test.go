@@ -225,3 +225,24 @@ func TestLink_reportsWhatThePeerTakesBack(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// Our ATTACH calls nothing unsettled, so whatever is resumed is not known here.
+func TestLink_ignoresResumedDeliveries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, rigOptions{})
+		s, as := r.session()
+		l, _, pl := r.receiver(s, as, "in", LinkOptions{})
+		require.NoError(t, l.Grant(10, true))
+		synctest.Wait()
+		pl.send(&wire.Transfer{DeliveryID: wire.Some(0), DeliveryTag: []byte("a"), Resume: true}, []byte("old"))
+		pl.send(&wire.Transfer{DeliveryID: wire.Some(1), DeliveryTag: []byte("b"), Resume: true, More: true}, []byte("older"))
+		pl.send(&wire.Transfer{DeliveryTag: []byte("b")}, []byte("oldest"))
+		r.p.locked(func() { pl.s.nextMine, pl.count = 2, 2 })
+		pl.deliver(0, false, []byte("new"))
+		d := take(t, l, 1)[0]
+		assert.Equal(t, "new", string(d.Payload))
+		credit, outstanding := l.Credit()
+		assert.Equal(t, []int{7, 1}, []int{credit, outstanding})
+		require.NoError(t, l.Settle(d.ID, accepted))
+	})
+}

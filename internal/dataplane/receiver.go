@@ -153,7 +153,7 @@ func (l *Link) grantLocked(window int, force bool, a *after) {
 // returns an error that wraps ctx's if ctx ends first, after which the caller has
 // to detach or to grant anew, and ErrLinkLost if the link is not open.
 //
-// Spec: 2.6.7, 2.6.9.
+// Spec: 2.6.7, 2.6.10.
 func (l *Link) Drain(ctx context.Context) error {
 	var a after
 	s := l.s

@@ -124,9 +124,9 @@ func (r *ring[T]) take(id uint32) (v T) {
 // each calls f for every id held in first to last, both included. The range is
 // clipped before any loop. f may take the id it is called with.
 func (r *ring[T]) each(first, last uint32, f func(id uint32, v T)) {
-	from, to := max(int32(first-r.lo), 0), min(int64(int32(last-r.lo)), int64(r.hi-r.lo)-1)
-	lo := r.lo
-	for i := int64(from); i <= to; i++ {
+	lo, from := r.lo, int64(int32(first-r.lo))
+	to := min(from+int64(last-first), int64(r.hi-r.lo)-1)
+	for i := max(from, 0); i <= to; i++ {
 		id := lo + uint32(i)
 		if v := *r.slot(id); v != *new(T) {
 			f(id, v)

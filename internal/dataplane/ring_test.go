@@ -126,3 +126,16 @@ func TestRing_takesIDsFromBeforeItsFirst(t *testing.T) {
 	}
 	assert.Equal(t, 1<<31+60, r.take(1<<31+60))
 }
+
+func TestRing_eachTakesTheWidestRange(t *testing.T) {
+	first := uint32(1<<32 - 3)
+	var r ring[int]
+	for i := range uint32(10) {
+		require.True(t, r.put(first+i, int(i)+1))
+	}
+	for from, want := range map[uint32]int{first: 10, first + 4: 6, first - 4: 10, first + 10: 0} {
+		n := 0
+		r.each(from, from+maxStep, func(uint32, int) { n++ })
+		assert.Equal(t, want, n, "from %d", from)
+	}
+}

@@ -50,6 +50,7 @@ type Receipt struct {
 	id      uint32
 	begun   bool          // the first frame is queued
 	whole   bool          // the last frame is queued
+	early   bool          // the outcome came before that
 	sent    chan struct{} // closed when Send need not wait any more; nil if it did not
 	sendErr error         // set before sent is closed
 }
@@ -204,6 +205,8 @@ func (l *Link) endSendingLocked(a *after) {
 		}
 		if r.begun && r.o.Settled {
 			r.err = r.sendErr
+		}
+		if r.begun && r.o.Settled || r.early {
 			a.done = append(a.done, r)
 		}
 		a.close = append(a.close, r.sent)

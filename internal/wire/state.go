@@ -19,7 +19,7 @@ const (
 // State is a delivery state: a value, so that a transfer or disposition decodes
 // without allocating unless the state has an error, annotations or a transaction.
 //
-// Spec: 3.4 (received to modified), 4.5.4 (declared), 4.5.8 (transactional-state).
+// Spec: 3.4 (received to modified), 4.5.5 (declared), 4.5.6 (transactional-state).
 type State struct {
 	Kind              StateKind
 	DeliveryFailed    bool   // modified
@@ -35,7 +35,7 @@ type State struct {
 // Terminal reports whether s is an outcome: accepted, rejected, released,
 // modified, declared, or transactional with an outcome.
 //
-// Spec: 3.4, 4.5.4.
+// Spec: 3.4, 4.5.5, 4.5.6.
 func (s *State) Terminal() bool {
 	switch s.Kind {
 	case StateAccepted, StateRejected, StateReleased, StateModified, StateDeclared:
