@@ -32,3 +32,26 @@ func TestPublisher_lossWhileASendWaitsLeavesNothingBehind(t *testing.T) {
 		assert.Less(t, time.Since(began), time.Second)
 	})
 }
+
+func TestSubscription_closeAfterALossLeavesTheSharedSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer(t)
+		b := amqpflow.New("amqp://localhost", &amqpflow.Options{MaxSessions: 2})
+		var subs []*amqpflow.Subscription
+		for _, a := range []amqpflow.Address{"a", "b", "c"} {
+			subs = append(subs, b.Subscribe(a, accepting))
+		}
+		p.connect(b)
+		l := p.link("a", wire.RoleReceiver)
+		p.send(l.channel, &wire.Detach{Handle: l.attach.Handle, Closed: true})
+		<-subs[0].Done()
+		quiet()
+		require.NoError(t, subs[0].Close(within(t, time.Second)))
+		require.NoError(t, subs[1].Close(within(t, time.Second)))
+		quiet()
+		require.NoError(t, subs[2].Err())
+		assert.Equal(t, amqpflow.Attached, subs[2].State())
+		assert.Empty(t, p.sent(wire.CodeEnd))
+		shutdown(t, b)
+	})
+}

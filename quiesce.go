@@ -110,5 +110,5 @@ func (s *Subscription) detach(late *lateSteps) error {
 			link = fmt.Errorf("amqpflow: detach %q: %w", s.addr, err)
 		}
 	}
-	return first(link, r.conn.leave(late[stepEnd], r.sess))
+	return first(link, r.leave(late[stepEnd]))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/go-amqp"
@@ -23,6 +24,7 @@ type receiving struct {
 	sess  *session
 	link  *dataplane.Link
 	recv  *amqp.Receiver
+	left  atomic.Bool        // it counts towards its session no more
 	swept chan chan struct{} // sweep sends, run receives and closes what it got
 	lanes [][]*Delivery      // run's alone: what one turn brings to each inbox
 }
