@@ -1,6 +1,8 @@
 package amqpflow_test
 
 import (
+	"context"
+	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -54,4 +56,120 @@ func TestSubscription_closeAfterALossLeavesTheSharedSession(t *testing.T) {
 		assert.Empty(t, p.sent(wire.CodeEnd))
 		shutdown(t, b)
 	})
+}
+
+func muteAttach(p *peer, addr string) {
+	p.on(wire.CodeAttach, func(f frame) bool {
+		a := f.perf.(*wire.Attach)
+		return a.Source != nil && a.Source.Address == addr
+	})
+}
+
+func TestBroker_closeOfAnAttachedSubscriptionDuringConnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer(t)
+		b := amqpflow.New("amqp://localhost")
+		s := b.Subscribe("a", accepting)
+		other := b.Subscribe("b", accepting)
+		muteAttach(p, "b")
+		done := make(chan error, 1)
+		var wg sync.WaitGroup
+		wg.Go(func() { done <- b.ConnectInProcess(t.Context(), p.dial) })
+		synctest.Wait()
+		require.NoError(t, s.Close(t.Context()))
+		require.Equal(t, amqpflow.Ended, s.State())
+		later := b.Subscribe("c", accepting)
+		p.on(wire.CodeAttach, func(frame) bool { return false })
+		l := p.link("b", wire.RoleReceiver)
+		p.answerAttach(l.channel, &l.attach)
+		require.NoError(t, <-done)
+		require.NoError(t, other.Attached(t.Context()))
+		require.NoError(t, later.Attached(within(t, time.Second)))
+		require.NoError(t, b.Ready())
+		wg.Wait()
+		shutdown(t, b)
+	})
+}
+
+func TestBroker_closeOfASubscriptionThatConnectAttaches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer(t)
+		b := amqpflow.New("amqp://localhost")
+		s := b.Subscribe("a", accepting)
+		b.Subscribe("b", accepting)
+		var later *amqpflow.Subscription
+		muteAttach(p, "a")
+		done := make(chan error, 1)
+		var wg sync.WaitGroup
+		wg.Go(func() { done <- b.ConnectInProcess(t.Context(), p.dial) })
+		synctest.Wait()
+		require.NoError(t, s.Close(t.Context()))
+		later = b.Subscribe("c", accepting)
+		p.on(wire.CodeAttach, func(frame) bool { return false })
+		l := p.link("a", wire.RoleReceiver)
+		p.answerAttach(l.channel, &l.attach)
+		require.NoError(t, <-done)
+		require.NoError(t, later.Attached(within(t, time.Second)))
+		wg.Wait()
+		shutdown(t, b)
+	})
+}
+
+func TestBroker_shutdownDuringAnAttachInTheBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer(t)
+		book := new(logbook)
+		b := amqpflow.New("amqp://localhost", &amqpflow.Options{Logger: book.logger()})
+		p.connect(b)
+		muteAttach(p, "a")
+		s := b.Subscribe("a", accepting)
+		quiet()
+		shutdown(t, b)
+		require.NoError(t, s.Err())
+		assert.Empty(t, book.line("level=ERROR"))
+	})
+}
+
+func TestBroker_shutdownFromTheObserverOfTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer(t)
+		var b *amqpflow.Broker
+		took := make(chan time.Duration, 1)
+		b = amqpflow.New("amqp://localhost", &amqpflow.Options{Observer: &amqpflow.Observer{Connection: func(up bool, _ error) {
+			if up {
+				began := time.Now()
+				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+				defer cancel()
+				_ = b.Shutdown(ctx)
+				took <- time.Since(began)
+			}
+		}}})
+		b.Subscribe("in", accepting)
+		_ = b.ConnectInProcess(t.Context(), p.dial)
+		assert.Less(t, <-took, time.Second)
+	})
+}
+
+func TestBroker_shutdownAtAnyMomentOfAConnectEndsIt(t *testing.T) {
+	for round := range 1000 {
+		b := amqpflow.New("amqp://localhost")
+		done := make(chan error, 1)
+		var wg sync.WaitGroup
+		ctx, cancel := context.WithCancel(t.Context())
+		wg.Go(func() {
+			done <- b.ConnectInProcess(ctx, func(ctx context.Context) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() })
+		})
+		wg.Go(func() { _ = b.Shutdown(t.Context()) })
+		select {
+		case <-done:
+		case <-time.After(10 * time.Second):
+			t.Errorf("round %d: Connect goes on after Shutdown", round)
+			cancel()
+		}
+		wg.Wait()
+		cancel()
+		if t.Failed() {
+			return
+		}
+	}
 }

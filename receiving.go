@@ -25,6 +25,7 @@ type receiving struct {
 	link  *dataplane.Link
 	recv  *amqp.Receiver
 	left  atomic.Bool        // it counts towards its session no more
+	begun bool               // run is under way; the subscription's lock guards it
 	swept chan chan struct{} // sweep sends, run receives and closes what it got
 	lanes [][]*Delivery      // run's alone: what one turn brings to each inbox
 }
@@ -54,7 +55,14 @@ func (r *receiving) run() {
 }
 
 // sweep returns once everything that the link has brought is in the inbox.
+// Where run was never begun that is nothing.
 func (r *receiving) sweep() {
+	r.s.mu.Lock()
+	begun := r.begun
+	r.s.mu.Unlock()
+	if !begun {
+		return
+	}
 	done := make(chan struct{})
 	select {
 	case r.swept <- done:

@@ -188,23 +188,25 @@ func (s *Subscription) attach(conn *connection) error {
 		s.link = r
 	}
 	s.mu.Unlock()
-	if unwanted {
+	if unwanted { // which is no fault of the attach
 		conn.discard(r.sess)
-		return ErrShutdown
+		return nil
 	}
 	s.setState(Attached)
 	s.c.log.Info("attached", logAddress, string(s.addr), logLink, r.name)
 	return nil
 }
 
-// begin starts the goroutines of an attached subscription and grants credit.
+// begin starts the goroutines of an attached subscription and grants credit,
+// unless it was closed meanwhile.
 func (s *Subscription) begin() {
 	s.mu.Lock()
 	r := s.link
-	if r == nil || s.state == Ended {
+	if r == nil || s.closing != nil || s.state == Ended {
 		s.mu.Unlock()
 		return
 	}
+	r.begun = true
 	for _, w := range s.workers {
 		s.running.Go(w.run)
 	}
@@ -217,6 +219,12 @@ func (s *Subscription) begin() {
 // attachLater attaches a subscription of a connected broker.
 func (s *Subscription) attachLater(conn *connection) {
 	if err := s.attach(conn); err != nil {
+		s.mu.Lock()
+		closing := s.closing != nil
+		s.mu.Unlock()
+		if closing { // whoever closes it ends it, and cut the attach
+			return
+		}
 		s.end(err)
 		return
 	}
