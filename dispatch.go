@@ -37,6 +37,7 @@ type worker struct {
 	ctx     context.Context // of the deliveries of link, a lifetime: ends with it
 	stop    context.CancelCauseFunc
 	left    chan struct{} // closed and replaced whenever a call has ended and somebody waits
+	excused bool          // its handler waits for the Shutdown or Close that waits for handlers
 }
 
 // workerKey finds the worker in a handler's context.
@@ -185,12 +186,26 @@ func (w *worker) finish(ds []*Delivery, err error, started time.Duration) {
 // leave ends the worker's current call.
 func (w *worker) leave() {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.current = nil
+	w.tellLocked()
+}
+
+// tellLocked wakes who waits in settled.
+func (w *worker) tellLocked() {
 	if w.left != nil {
 		close(w.left)
 		w.left = nil
 	}
-	w.mu.Unlock()
+}
+
+// excuse lets nobody wait for the worker's handler, for good: no other call
+// follows it.
+func (w *worker) excuse() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.excused = true
+	w.tellLocked()
 }
 
 // takenBack cancels the handler of a delivery that the peer took back, if this
@@ -233,11 +248,12 @@ func (w *worker) busy() int {
 	return len(w.current)
 }
 
-// settled waits until the worker has no delivery, or until ctx ends.
+// settled waits until the worker has no delivery or is excused, or until ctx
+// ends.
 func (w *worker) settled(ctx context.Context) error {
 	for {
 		w.mu.Lock()
-		if w.current == nil {
+		if w.current == nil || w.excused {
 			w.mu.Unlock()
 			return nil
 		}

@@ -173,3 +173,79 @@ func TestBroker_shutdownAtAnyMomentOfAConnectEndsIt(t *testing.T) {
 		}
 	}
 }
+
+func TestBroker_shutdownFromTwoHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b *amqpflow.Broker
+		done := make(chan error, 2)
+		both := make(chan struct{}, 2)
+		p, broker, _ := serve(t, func(ctx context.Context, _ *amqpflow.Delivery) error {
+			both <- struct{}{}
+			for len(both) < 2 {
+				time.Sleep(time.Millisecond)
+			}
+			done <- b.Shutdown(ctx)
+			return nil
+		}, &amqpflow.SubscribeOptions{Workers: 2})
+		b = broker
+		began := time.Now()
+		p.deliver("orders", data("x"))
+		p.deliver("orders", data("x"))
+		require.NoError(t, <-done)
+		require.NoError(t, <-done)
+		assert.Less(t, time.Since(began), time.Second)
+	})
+}
+
+func TestBroker_shutdownWhileAHandlerShutsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b *amqpflow.Broker
+		entered, goOn := make(chan struct{}), make(chan struct{})
+		done := make(chan error, 2)
+		p, broker, _ := serve(t, func(ctx context.Context, _ *amqpflow.Delivery) error {
+			close(entered)
+			<-goOn
+			done <- b.Shutdown(ctx)
+			return nil
+		}, nil)
+		b = broker
+		p.deliver("orders", data("x"))
+		<-entered
+		began := time.Now()
+		var wg sync.WaitGroup
+		wg.Go(func() { done <- b.Shutdown(within(t, 10*time.Second)) })
+		synctest.Wait()
+		close(goOn)
+		require.NoError(t, <-done)
+		require.NoError(t, <-done)
+		assert.Less(t, time.Since(began), time.Second)
+		wg.Wait()
+	})
+}
+
+func TestSubscription_closeWhileAHandlerCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s *amqpflow.Subscription
+		entered, goOn := make(chan struct{}), make(chan struct{})
+		done := make(chan error, 2)
+		p, b, sub := serve(t, func(ctx context.Context, _ *amqpflow.Delivery) error {
+			close(entered)
+			<-goOn
+			done <- s.Close(ctx)
+			return nil
+		}, nil)
+		s = sub
+		p.deliver("orders", data("x"))
+		<-entered
+		began := time.Now()
+		var wg sync.WaitGroup
+		wg.Go(func() { done <- s.Close(within(t, 10*time.Second)) })
+		synctest.Wait()
+		close(goOn)
+		require.NoError(t, <-done)
+		require.NoError(t, <-done)
+		assert.Less(t, time.Since(began), time.Second)
+		wg.Wait()
+		shutdown(t, b)
+	})
+}
