@@ -68,7 +68,6 @@ func (w *worker) run() {
 			w.deliver(ctx, ds)
 		case more:
 			w.idle()
-			<-w.in.ready
 		default:
 			returned = true
 			return
@@ -76,15 +75,16 @@ func (w *worker) run() {
 	}
 }
 
-// idle sees to it that a window in which everything is held for long does not
-// stay without credit.
+// idle waits for the inbox, and sees to it that a window in which everything is
+// held for long does not stay without credit. Whoever frees a place meanwhile
+// finds it counted as idle.
 func (w *worker) idle() {
-	w.mu.Lock()
-	r := w.link
-	w.mu.Unlock()
-	if r != nil {
+	w.s.idle.Add(1)
+	defer w.s.idle.Add(-1)
+	if r := w.s.receiving(); r != nil {
 		r.grant(true)
 	}
+	<-w.in.ready
 }
 
 // next makes the inbox's oldest deliveries the worker's current ones, and

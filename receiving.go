@@ -44,6 +44,7 @@ func (r *receiving) run() {
 		case <-r.link.Wait():
 			r.take(buf)
 			r.takenBack()
+			r.grant(false) // an aborted delivery uses credit up, and nobody settles it
 		case done := <-r.swept:
 			r.take(buf)
 			close(done)
@@ -190,17 +191,17 @@ func (r *receiving) refuse(in *dataplane.Delivery, cond amqp.ErrCond, cause erro
 	r.grant(false)
 }
 
-// grant tops the credit up: force says that the window must not stay without
-// credit, however little is free. Nothing is granted once the subscription
+// grant tops the credit up: once half of the window is free, but where somebody
+// waits for a delivery the window must not stay without credit, however little
+// is free. force says so of the caller. Nothing is granted once the subscription
 // stops.
 func (r *receiving) grant(force bool) {
 	if r.s.stopping.Load() {
 		return
 	}
-	if force {
-		if credit, _ := r.link.Credit(); credit > 0 {
-			return
-		}
+	if force = force || r.s.idle.Load() > 0; force {
+		credit, _ := r.link.Credit()
+		force = credit == 0
 	}
 	// A link that is gone is noticed by run, which says so.
 	_ = r.link.Grant(r.s.opts.Credit, force)
