@@ -66,8 +66,9 @@ func (w *worker) run() {
 		switch {
 		case len(ds) > 0:
 			w.deliver(ctx, ds)
-		case more:
+		case more && w.size == 1:
 			w.idle()
+		case more: // another worker took the batch; only who gathers may wait for the inbox
 		default:
 			returned = true
 			return
