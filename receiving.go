@@ -44,7 +44,8 @@ func (r *receiving) run() {
 		case <-r.link.Wait():
 			r.take(buf)
 			r.takenBack()
-			r.grant(false) // an aborted delivery uses credit up, and nobody settles it
+			r.s.reader.settled() // refused, or taken back
+			r.grant(false)       // an aborted delivery uses credit up, and nobody settles it
 		case done := <-r.swept:
 			r.take(buf)
 			close(done)
