@@ -230,6 +230,12 @@ func (c *core) fail(err error) {
 	}
 }
 
+func (c *core) isStopping() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stop != nil
+}
+
 // finishLocked records why the broker is finished; the first one counts.
 func (c *core) finishLocked(err error) {
 	if c.finished {

@@ -40,16 +40,12 @@ func (c *core) connect(ctx context.Context, dial dialFunc) error {
 	case <-ctx.Done():
 		return &ConnectError{URL: redact(c.url()), Step: stepDial, Err: ctx.Err()}
 	}
-	subs, connected, err := c.mayConnect(dial != nil)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	subs, connected, err := c.mayConnect(dial != nil, cancel)
 	if err != nil || connected {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	c.mu.Lock()
-	c.abort = cancel
-	c.mu.Unlock()
-
 	conn, err := c.open(ctx, dial)
 	if err != nil {
 		return err
@@ -62,8 +58,8 @@ func (c *core) connect(ctx context.Context, dial dialFunc) error {
 }
 
 // mayConnect decides what a Connect has to do, and returns the subscriptions
-// to attach.
-func (c *core) mayConnect(inProcess bool) (subs []*Subscription, connected bool, err error) {
+// to attach. From here on a Shutdown calls abort.
+func (c *core) mayConnect(inProcess bool, abort context.CancelCauseFunc) (subs []*Subscription, connected bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -80,6 +76,7 @@ func (c *core) mayConnect(inProcess bool) (subs []*Subscription, connected bool,
 	for _, s := range c.subs {
 		bad = append(bad, s.invalid)
 	}
+	c.abort = abort
 	return append([]*Subscription(nil), c.subs...), false, errors.Join(bad...)
 }
 
@@ -99,24 +96,31 @@ func (c *core) adopt(conn *connection, inProcess bool, attached []*Subscription)
 			c.wg.Go(func() { s.attachLater(conn) })
 		}
 	}
+	announced := make(chan struct{})
+	c.wg.Go(func() { conn.supervise(announced) })
 	c.mu.Unlock()
 	peer := conn.plane.Peer()
 	c.log.Info("connected", logPeer, describe(peer.Properties), "container", peer.ContainerID)
 	c.observe.connection(true, nil)
+	close(announced)
 	for _, s := range attached {
 		s.begin()
 	}
-	c.wg.Go(conn.supervise)
 	return nil
 }
 
-// supervise notices the loss of the connection. Recovery begins here.
+// supervise notices the loss of the connection, and reports it once the
+// connection was announced. Recovery begins here.
 //
 // Started by adopt; ends with the connection; waited for by the broker's wait
 // group.
-func (cn *connection) supervise() {
+func (cn *connection) supervise(announced <-chan struct{}) {
 	<-cn.plane.Done()
 	c, cause := cn.c, cn.plane.Err()
+	if c.isStopping() {
+		return
+	}
+	<-announced
 	c.mu.Lock()
 	stopping := c.stop != nil
 	cn.lost = !stopping
@@ -139,13 +143,13 @@ func (cn *connection) supervise() {
 // their errors.
 func (cn *connection) attachAll(ctx context.Context, subs []*Subscription) error {
 	cut := context.AfterFunc(ctx, func() { cn.plane.Abort(context.Cause(ctx)) })
-	defer cut()
 	errs := make([]error, len(subs))
 	var wg sync.WaitGroup
 	for i, s := range subs {
 		wg.Go(func() { errs[i] = s.attach(cn) })
 	}
 	wg.Wait()
+	cut() // before the check: what it then finds open stays open
 	if ctx.Err() != nil {
 		for i, s := range subs {
 			if errs[i] != nil {

@@ -37,6 +37,7 @@ type worker struct {
 	ctx     context.Context // of the deliveries of link, a lifetime: ends with it
 	stop    context.CancelCauseFunc
 	left    chan struct{} // closed and replaced whenever a call has ended and somebody waits
+	excused bool          // its handler waits for the Shutdown or Close that waits for handlers
 }
 
 // workerKey finds the worker in a handler's context.
@@ -65,9 +66,9 @@ func (w *worker) run() {
 		switch {
 		case len(ds) > 0:
 			w.deliver(ctx, ds)
-		case more:
+		case more && w.size == 1:
 			w.idle()
-			<-w.in.ready
+		case more: // another worker took the batch; only who gathers may wait for the inbox
 		default:
 			returned = true
 			return
@@ -75,15 +76,16 @@ func (w *worker) run() {
 	}
 }
 
-// idle sees to it that a window in which everything is held for long does not
-// stay without credit.
+// idle waits for the inbox, and sees to it that a window in which everything is
+// held for long does not stay without credit. Whoever frees a place meanwhile
+// finds it counted as idle.
 func (w *worker) idle() {
-	w.mu.Lock()
-	r := w.link
-	w.mu.Unlock()
-	if r != nil {
+	w.s.idle.Add(1)
+	defer w.s.idle.Add(-1)
+	if r := w.s.receiving(); r != nil {
 		r.grant(true)
 	}
+	<-w.in.ready
 }
 
 // next makes the inbox's oldest deliveries the worker's current ones, and
@@ -202,12 +204,26 @@ func (w *worker) finish(ds []*Delivery, err error, started time.Duration) {
 // leave ends the worker's current call.
 func (w *worker) leave() {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.current = nil
+	w.tellLocked()
+}
+
+// tellLocked wakes who waits in settled.
+func (w *worker) tellLocked() {
 	if w.left != nil {
 		close(w.left)
 		w.left = nil
 	}
-	w.mu.Unlock()
+}
+
+// excuse lets nobody wait for the worker's handler, for good: no other call
+// follows it.
+func (w *worker) excuse() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.excused = true
+	w.tellLocked()
 }
 
 // takenBack cancels the handler of a delivery that the peer took back, if this
@@ -250,11 +266,12 @@ func (w *worker) busy() int {
 	return len(w.current)
 }
 
-// settled waits until the worker has no delivery, or until ctx ends.
+// settled waits until the worker has no delivery or is excused, or until ctx
+// ends.
 func (w *worker) settled(ctx context.Context) error {
 	for {
 		w.mu.Lock()
-		if w.current == nil {
+		if w.current == nil || w.excused {
 			w.mu.Unlock()
 			return nil
 		}

@@ -101,6 +101,15 @@ func (c *core) release(r *receiving) {
 	}
 	conn.calls.Go(func() {
 		_ = r.recv.Close(context.Background())
-		_ = conn.leave(context.Background(), r.sess)
+		_ = r.leave(context.Background())
 	})
+}
+
+// leave takes the link off its session, once: after a loss Close and Shutdown
+// come, too, and the session may be other links' as well.
+func (r *receiving) leave(ctx context.Context) error {
+	if !r.left.CompareAndSwap(false, true) {
+		return nil
+	}
+	return r.conn.leave(ctx, r.sess)
 }

@@ -70,8 +70,9 @@ func (s *Subscription) releaseHeld() error {
 	for _, in := range s.inboxes {
 		for ds, _ := in.take(nil, maxCredit); len(ds) > 0; ds, _ = in.take(nil, maxCredit) {
 			for _, d := range ds {
-				if d.settled {
-					continue // at most once: there is nobody to give it back to
+				if d.settled { // at most once: there is nobody to give it back to
+					_, _ = s.conclude(d, nil)
+					continue
 				}
 				if err := s.settleAs(d, stateReleased, Released); err != nil && failed == nil {
 					failed = err
@@ -110,5 +111,5 @@ func (s *Subscription) detach(late *lateSteps) error {
 			link = fmt.Errorf("amqpflow: detach %q: %w", s.addr, err)
 		}
 	}
-	return first(link, r.conn.leave(late[stepEnd], r.sess))
+	return first(link, r.leave(late[stepEnd]))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/go-amqp"
@@ -24,6 +25,8 @@ type receiving struct {
 	sess  *session
 	link  *dataplane.Link
 	recv  *amqp.Receiver
+	left  atomic.Bool        // it counts towards its session no more
+	begun bool               // run is under way; the subscription's lock guards it
 	swept chan chan struct{} // sweep sends, run receives and closes what it got
 	lanes [][]*Delivery      // run's alone: what one turn brings to each inbox
 }
@@ -40,11 +43,10 @@ func (r *receiving) run() {
 	for {
 		select {
 		case <-r.link.Wait():
-			if !r.take(buf) {
-				// Aborted deliveries use credit and bring nothing to settle.
-				r.grant(true)
-			}
+			brought := r.take(buf)
 			r.takenBack()
+			r.s.reader.settled() // refused, or taken back
+			r.grant(!brought)    // an aborted delivery uses credit up, and nobody settles it
 		case done := <-r.swept:
 			r.take(buf)
 			close(done)
@@ -56,8 +58,14 @@ func (r *receiving) run() {
 }
 
 // sweep returns once everything that the link has brought is in the inbox, or
-// when ctx ends: run may not have begun.
+// when ctx ends. Where run was never begun that is nothing.
 func (r *receiving) sweep(ctx context.Context) {
+	r.s.mu.Lock()
+	begun := r.begun
+	r.s.mu.Unlock()
+	if !begun {
+		return
+	}
 	done := make(chan struct{})
 	select {
 	case r.swept <- done:
@@ -189,17 +197,17 @@ func (r *receiving) refuse(in *dataplane.Delivery, cond amqp.ErrCond, cause erro
 	r.grant(false)
 }
 
-// grant tops the credit up: force says that the window must not stay without
-// credit, however little is free. Nothing is granted once the subscription
+// grant tops the credit up: once half of the window is free, but where somebody
+// waits for a delivery the window must not stay without credit, however little
+// is free. force says so of the caller. Nothing is granted once the subscription
 // stops.
 func (r *receiving) grant(force bool) {
 	if r.s.stopping.Load() {
 		return
 	}
-	if force {
-		if credit, _ := r.link.Credit(); credit > 0 {
-			return
-		}
+	if force = force || r.s.idle.Load() > 0; force {
+		credit, _ := r.link.Credit()
+		force = credit == 0
 	}
 	// A link that is gone is noticed by run, which says so.
 	_ = r.link.Grant(r.s.opts.Credit, force)

@@ -239,8 +239,11 @@ func (s *sending) pipeline(ctx context.Context, call *publishing, payload []byte
 	if plane == nil {
 		s.mu.Lock()
 		s.inFlight--
+		last := s.inFlight == 0
 		s.mu.Unlock()
-		signal(s.reported) // watch may have waited for this one alone
+		if last {
+			signal(s.reported) // watch may have seen the loss while this one was counted
+		}
 		s.p.unsettled.resolved(r.epoch)
 		s.p.active.Done()
 		return unsent(s.addr, goError(err))

@@ -68,6 +68,11 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 	if c.stop != nil {
 		st := c.stop
 		c.mu.Unlock()
+		ctx, cancel, caller := c.detach(ctx)
+		defer cancel()
+		if caller != nil {
+			caller.excuse()
+		}
 		return st.wait(ctx)
 	}
 	st := &stop{done: make(chan struct{})}
@@ -104,6 +109,11 @@ func (s *Subscription) Close(ctx context.Context) error {
 	if s.closing != nil {
 		st := s.closing
 		s.mu.Unlock()
+		ctx, cancel, caller := s.c.detach(ctx)
+		defer cancel()
+		if caller != nil && caller.s == s {
+			caller.excuse()
+		}
 		return st.wait(ctx)
 	}
 	st := &stop{done: make(chan struct{})}

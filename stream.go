@@ -136,13 +136,20 @@ func (r *reader) next(ctx context.Context) (*Delivery, error) {
 		case closed:
 			return nil, r.s.Err()
 		}
-		if link := r.s.receiving(); link != nil {
-			link.grant(true)
-		}
-		select {
-		case <-in.ready:
-		case <-ctx.Done():
-		}
+		r.idle(ctx)
+	}
+}
+
+// idle is a worker's idle, for the ranging side.
+func (r *reader) idle(ctx context.Context) {
+	r.s.idle.Add(1)
+	defer r.s.idle.Add(-1)
+	if link := r.s.receiving(); link != nil {
+		link.grant(true)
+	}
+	select {
+	case <-r.s.inboxes[0].ready:
+	case <-ctx.Done():
 	}
 }
 

@@ -29,6 +29,7 @@ type Subscription struct {
 	gathering chan struct{}  // capacity 1: held by the worker that waits for a batch
 	running   sync.WaitGroup // the workers' goroutines
 	stopping  atomic.Bool    // no delivery begins any more
+	idle      atomic.Int32   // workers, and the reader of a Stream, that wait for a delivery
 
 	received atomic.Uint64
 	outcomes [Modified + 1]atomic.Uint64
@@ -188,7 +189,7 @@ func (s *Subscription) attach(conn *connection) error {
 		s.link = r
 	}
 	s.mu.Unlock()
-	if unwanted {
+	if unwanted { // which is no fault of the attach
 		conn.discard(r.sess)
 		return nil
 	}
@@ -197,14 +198,16 @@ func (s *Subscription) attach(conn *connection) error {
 	return nil
 }
 
-// begin starts the goroutines of an attached subscription and grants credit.
+// begin starts the goroutines of an attached subscription and grants credit,
+// unless it was closed meanwhile.
 func (s *Subscription) begin() {
 	s.mu.Lock()
 	r := s.link
-	if r == nil || s.state == Ended {
+	if r == nil || s.closing != nil || s.state == Ended {
 		s.mu.Unlock()
 		return
 	}
+	r.begun = true
 	for _, w := range s.workers {
 		s.running.Go(w.run)
 	}
@@ -221,6 +224,12 @@ func (s *Subscription) attachLater(conn *connection) {
 		err = s.attach(conn)
 	}
 	if err != nil {
+		s.mu.Lock()
+		closing := s.closing != nil
+		s.mu.Unlock()
+		if closing { // whoever closes it ends it, and cut the attach
+			return
+		}
 		s.end(err)
 		return
 	}

@@ -199,7 +199,8 @@ func (r *reader) after(a *after) {
 	a.signal = a.signal[:0]
 	a.run(r.c)
 	clear(a.close)
-	*a = after{close: a.close[:0], signal: a.signal}
+	clear(a.done)
+	*a = after{close: a.close[:0], done: a.done[:0], signal: a.signal}
 }
 
 // frame works off one frame.
