@@ -18,7 +18,6 @@ func (w *worker) gather() {
 		}
 		if n == 0 {
 			w.idle()
-			<-w.in.ready
 			continue
 		}
 		left := time.Until(came.Add(s.opts.BatchWait))

@@ -67,7 +67,6 @@ func (w *worker) run() {
 			w.deliver(ctx, ds)
 		case more:
 			w.idle()
-			<-w.in.ready
 		default:
 			returned = true
 			return
@@ -75,15 +74,18 @@ func (w *worker) run() {
 	}
 }
 
-// idle sees to it that a window in which everything is held for long does not
-// stay without credit.
+// idle waits for news of the inbox. Meanwhile it counts as waiting, so that a
+// window in which everything is held for long does not stay without credit.
 func (w *worker) idle() {
+	w.s.waiting.Add(1)
+	defer w.s.waiting.Add(-1)
 	w.mu.Lock()
 	r := w.link
 	w.mu.Unlock()
 	if r != nil {
 		r.grant(true)
 	}
+	<-w.in.ready
 }
 
 // next makes the inbox's oldest deliveries the worker's current ones, and

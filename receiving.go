@@ -41,6 +41,9 @@ func (r *receiving) run() {
 		case <-r.link.Wait():
 			r.take(buf)
 			r.takenBack()
+			if r.s.waiting.Load() > 0 { // what came may be for others than who waits
+				r.grant(true)
+			}
 		case done := <-r.swept:
 			r.take(buf)
 			close(done)
@@ -180,17 +183,17 @@ func (r *receiving) refuse(in *dataplane.Delivery, cond amqp.ErrCond, cause erro
 	r.grant(false)
 }
 
-// grant tops the credit up: force says that the window must not stay without
-// credit, however little is free. Nothing is granted once the subscription
-// stops.
+// grant tops the credit up, once half of the window is free. Where that leaves
+// the link without credit, and force says so or somebody waits for deliveries,
+// whatever is free is granted: those that are held for long starve nobody.
+// Nothing is granted once the subscription stops.
 func (r *receiving) grant(force bool) {
 	if r.s.stopping.Load() {
 		return
 	}
-	if force {
-		if credit, _ := r.link.Credit(); credit > 0 {
-			return
-		}
+	if force || r.s.waiting.Load() > 0 {
+		credit, _ := r.link.Credit()
+		force = credit == 0
 	}
 	// A link that is gone is noticed by run, which says so.
 	_ = r.link.Grant(r.s.opts.Credit, force)
