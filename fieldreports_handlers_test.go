@@ -173,7 +173,7 @@ func TestFieldReport_B25_panicsAreFailuresWhereverTheyAre(t *testing.T) {
 		case "a string":
 			panic("boom")
 		case "nil":
-			panic(nil)
+			panic(nil) //nolint:govet // what is tested
 		case "exit":
 			runtime.Goexit()
 		case "after settling":
