@@ -58,20 +58,26 @@ func (w *worker) run() {
 		}
 	}()
 	for {
-		if w.size > 1 {
-			w.gather()
-		}
-		ds, ctx, more := w.next()
+		ds, ctx, more := w.wait()
 		switch {
 		case len(ds) > 0:
 			w.deliver(ctx, ds)
-		case more:
-			w.idle()
-		default:
+		case !more:
 			returned = true
 			return
 		}
 	}
+}
+
+// wait is next after a wait for something to do. It may come back without any.
+func (w *worker) wait() (ds []*Delivery, ctx context.Context, more bool) {
+	if w.size > 1 {
+		return w.nextBatch()
+	}
+	if ds, ctx, more = w.next(); len(ds) == 0 && more {
+		w.idle()
+	}
+	return ds, ctx, more
 }
 
 // idle waits for news of the inbox. Meanwhile it counts as waiting, so that a
