@@ -31,8 +31,10 @@ func encodeAMQP(dst []byte, addr Address, m *amqp.Message, o *PublishOptions, re
 		out.Data = [][]byte{{}}
 	}
 	o.override(&out, replyTo)
-	if _, err := annotationMap(out.Annotations); err != nil {
-		return failed(err)
+	for key := range out.Annotations { // their values are for go-amqp to write, which takes what it has decoded
+		if _, err := annotationKey(key); err != nil {
+			return failed(err)
+		}
 	}
 	data, err := marshal(&out)
 	if err != nil {

@@ -1,14 +1,23 @@
 package amqpflow
 
-import "time"
+import (
+	"context"
+	"time"
+)
+
+// nextBatch is next for a whole batch. Of the workers on one inbox one waits
+// and takes at a time: no other tears its batch, or takes the inbox's news.
+func (w *worker) nextBatch() (ds []*Delivery, ctx context.Context, more bool) {
+	w.s.gathering <- struct{}{}
+	defer func() { <-w.s.gathering }()
+	w.gather()
+	return w.next()
+}
 
 // gather waits until the inbox holds a whole batch, or BatchWait has passed
-// since its first delivery came, or no more will come. Of the workers on one
-// inbox one gathers at a time, so that a batch is not torn.
+// since its first delivery came, or no more will come.
 func (w *worker) gather() {
 	s := w.s
-	s.gathering <- struct{}{}
-	defer func() { <-s.gathering }()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {

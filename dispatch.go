@@ -59,30 +59,37 @@ func (w *worker) run() {
 		}
 	}()
 	for {
-		if w.size > 1 {
-			w.gather()
-		}
-		ds, ctx, more := w.next()
+		ds, ctx, more := w.wait()
 		switch {
 		case len(ds) > 0:
 			w.deliver(ctx, ds)
-		case more && w.size == 1:
-			w.idle()
-		case more: // another worker took the batch; only who gathers may wait for the inbox
-		default:
+		case !more:
 			returned = true
 			return
 		}
 	}
 }
 
-// idle waits for the inbox, and sees to it that a window in which everything is
-// held for long does not stay without credit. Whoever frees a place meanwhile
-// finds it counted as idle.
+// wait is next after a wait for something to do. It may come back without any.
+func (w *worker) wait() (ds []*Delivery, ctx context.Context, more bool) {
+	if w.size > 1 {
+		return w.nextBatch()
+	}
+	if ds, ctx, more = w.next(); len(ds) == 0 && more {
+		w.idle()
+	}
+	return ds, ctx, more
+}
+
+// idle waits for news of the inbox. Meanwhile it counts as waiting, so that a
+// window in which everything is held for long does not stay without credit.
 func (w *worker) idle() {
-	w.s.idle.Add(1)
-	defer w.s.idle.Add(-1)
-	if r := w.s.receiving(); r != nil {
+	w.s.waiting.Add(1)
+	defer w.s.waiting.Add(-1)
+	w.mu.Lock()
+	r := w.link
+	w.mu.Unlock()
+	if r != nil {
 		r.grant(true)
 	}
 	<-w.in.ready

@@ -12,6 +12,10 @@
 //		log.Fatal(err)
 //	}
 //
+// It publishes through the same connection, from a handler or from anywhere:
+//
+//	err := b.Publisher().Publish(ctx, "invoices", Invoice{…})
+//
 // # Words
 //
 // The words are the standard's: a peer and this process share a connection,
@@ -21,18 +25,18 @@
 // back as an attempt that counts (modified with delivery-failed), and to
 // dead-letter is to have the peer put it aside (rejected).
 //
-// # Guarantees
+// # Delivery guarantees
 //
 // Delivery is at least once. A delivery is settled after its handler returned,
 // with one disposition, or not at all: when its link, the connection or the
 // process is lost first, the peer delivers the message again. So a handler
-// must bear to see a message twice. The deliveries that are not settled never
-// exceed SubscribeOptions.Credit. With SubscribeOptions.AtMostOnce the peer
+// must bear to see a message twice. With SubscribeOptions.AtMostOnce the peer
 // forgets a message when it sends it; then a message can be lost and is never
 // seen twice.
 //
-// A publish has one of three answers: confirmed, safe to send again, or
-// ErrUncertain. Nothing is sent twice by this package.
+// The deliveries that are not settled never exceed SubscribeOptions.Credit,
+// and with them what is in memory: those that wait for a handler count, and
+// those that a batch or a Stream's reader holds.
 //
 // # Outcomes
 //
@@ -50,25 +54,80 @@
 // rejected) and panics (by default a retry). A retry leaves at once: how often
 // and how soon the message returns is the peer's policy.
 //
+// Delivery.Accept and Settle settle in the middle of a handler; what it
+// returns then is only logged. Delivery.Mark chooses an outcome without
+// sending it yet, for one delivery of a batch. A delivery that is settled twice
+// is an error, ErrSettled, and never a second disposition.
+//
 // # Concurrency
 //
 // A subscription calls its handler for one delivery at a time, in the order in
-// which they came; subscriptions do not wait for one another, and each has a
-// session of its own. Everything exported is safe for concurrent use. A
-// handler may publish, settle, and shut the broker down.
+// which they came, unless its options say otherwise:
+//
+//   - SubscribeOptions.Workers: so many calls at once, in no order.
+//   - Workers with PartitionBy: so many lanes. Deliveries of one key are handled
+//     one at a time, in order; lanes do not wait for one another while the
+//     window has room for their deliveries. Order ends at a retry or a release:
+//     what goes back comes again behind the others.
+//   - SubscribeBatch: one call for up to BatchSize deliveries, or for those that
+//     came within BatchWait. Workers batches at once.
+//   - Broker.Stream: no handler. A loop takes deliveries, or decoded messages
+//     with Messages, and settles them itself.
+//
+// Subscriptions do not wait for one another: each has a session of its own, as
+// far as the peer allows that many. Everything exported is safe for concurrent
+// use. A handler may publish, settle, subscribe, and shut the broker down.
+//
+// # Replies
+//
+// SubscribeReply sends what its handler returns to the request's reply-to,
+// under the request's correlation-id, or its message-id where it has none. The
+// request is accepted once the peer has accepted the reply; a reply that cannot
+// be sent makes the request a retry, and a request that names no address is
+// rejected before the handler is called.
+//
+// # Publishing
+//
+// Publish waits for the peer's answer, and there are three, never mixed up:
+//
+//	nil                               confirmed: the peer has the message
+//	*PublishError, ErrNotConnected,   refused or not sent: safe to publish again
+//	*EncodeError, *OptionError
+//	ErrUncertain                      the peer may have it; a second one may be a duplicate
+//
+// Nothing is sent twice by this package. An ended context costs neither the
+// connection nor a message: before the first frame it is ErrNotSent, after it
+// ErrUncertain, and the message is finished.
+//
+// Send queues a message and returns a Receipt for the same answer, so that up to
+// Options.MaxInFlight messages to one address are under way at once; Flush
+// waits for them all. Publishes and Sends to one address leave in the order of
+// the calls; two addresses do not wait for each other. A link is attached by
+// the first publish to its address, and an address that the peer refuses harms
+// no other.
+//
+// # Middleware
+//
+// Options.Middleware and SubscribeOptions.Middleware wrap the calls of all
+// kinds of handlers, the first outermost; Options.PublishMiddleware wraps every
+// Publish, Send and reply. Observer is told what happened, for metrics.
 //
 // # Shutdown
 //
 // Run drains when its context ends: the credit is taken back, running handlers
 // finish and settle, what no handler has begun is released, and links,
-// sessions and the connection close in that order. See Broker.Shutdown.
+// sessions and the connection close in that order. It takes no longer than
+// Options.ShutdownTimeout, whatever a handler or the peer does. See
+// Broker.Shutdown for a bound of one's own, and Subscription.Close for one
+// subscription.
 //
 // # Errors
 //
 // Every error of this package begins with "amqpflow:", has a type or a
 // sentinel in errors.go, and keeps its cause in the chain: an *amqp.Error where
 // the peer gave one, the context's error where a context ended. No error and no
-// log shows a password.
+// log shows a password. What is wrong with options and registrations is
+// returned by Connect, all of it at once and before any I/O.
 //
 // A link or a session that is lost ends its subscription, which is logged,
 // reported to Observer and seen in Ready and Subscription.Err; the others go
@@ -84,15 +143,27 @@
 // settlement and publish. Attributes: address, link, attempt, outcome,
 // condition, error, peer. A body is never logged.
 //
+// # Testing
+//
+// Package amqptest is a broker in memory to which a service's own wiring
+// connects. OutcomeOf says what a handler's error means, without any broker.
+//
 // # Cost
 //
-// A subscription takes four goroutines, two of them go-amqp's, and about 125
-// KiB inside go-amqp, whatever its credit.
+// A subscription with one worker takes four goroutines, two of them go-amqp's,
+// and about 125 KiB inside go-amqp, whatever its credit.
 //
 // # Not offered
 //
-// Transactions, selectors, durable subscriptions, link recovery and message
-// batching formats are not part of this version.
+// Exactly-once processing: no protocol can give it to a handler with side
+// effects. Fairness among the consumers of one queue, and order across
+// addresses, retries and releases. Bodies that are maps, lists or numbers:
+// they are rejected, and Delivery.AMQP is there for the rest of a message.
+// Declaring queues: whoever runs the peer does that.
+//
+// Recovery of links and connections, dead-lettering to an address of one's own,
+// delayed retries, requests, transactions, selectors and durable subscriptions
+// are not part of this version.
 //
 // # Specification
 //

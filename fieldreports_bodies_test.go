@@ -181,6 +181,11 @@ func TestFieldReport_B31_reservedAnnotationKeys(t *testing.T) {
 			m.Annotations = nil
 			require.NoError(t, pub.Publish(t.Context(), "out", m))
 		}
+		p.deliver("orders", dead(t))
+		p.awaitDisposition()
+		m, err := got[len(got)-1].AMQP()
+		require.NoError(t, err)
+		require.NoError(t, pub.Publish(t.Context(), "out", m), "whatever a broker has written into a key that is not reserved")
 		shutdown(t, b)
 	})
 }

@@ -46,7 +46,9 @@ func (r *receiving) run() {
 			brought := r.take(buf)
 			r.takenBack()
 			r.s.reader.settled() // refused, or taken back
-			r.grant(!brought)    // an aborted delivery uses credit up, and nobody settles it
+			// What came may be for others than who waits, and an aborted delivery
+			// uses credit up that nobody settles.
+			r.grant(!brought)
 		case done := <-r.swept:
 			r.take(buf)
 			close(done)
@@ -197,15 +199,15 @@ func (r *receiving) refuse(in *dataplane.Delivery, cond amqp.ErrCond, cause erro
 	r.grant(false)
 }
 
-// grant tops the credit up: once half of the window is free, but where somebody
-// waits for a delivery the window must not stay without credit, however little
-// is free. force says so of the caller. Nothing is granted once the subscription
-// stops.
+// grant tops the credit up, once half of the window is free. Where that leaves
+// the link without credit, and force says so or somebody waits for deliveries,
+// whatever is free is granted: those that are held for long starve nobody.
+// Nothing is granted once the subscription stops.
 func (r *receiving) grant(force bool) {
 	if r.s.stopping.Load() {
 		return
 	}
-	if force = force || r.s.idle.Load() > 0; force {
+	if force || r.s.waiting.Load() > 0 {
 		credit, _ := r.link.Credit()
 		force = credit == 0
 	}

@@ -136,19 +136,19 @@ func (r *reader) next(ctx context.Context) (*Delivery, error) {
 		case closed:
 			return nil, r.s.Err()
 		}
-		r.idle(ctx)
+		r.wait(ctx, in)
 	}
 }
 
-// idle is a worker's idle, for the ranging side.
-func (r *reader) idle(ctx context.Context) {
-	r.s.idle.Add(1)
-	defer r.s.idle.Add(-1)
+// wait waits for news of the inbox, as worker.idle.
+func (r *reader) wait(ctx context.Context, in *inbox) {
+	r.s.waiting.Add(1)
+	defer r.s.waiting.Add(-1)
 	if link := r.s.receiving(); link != nil {
 		link.grant(true)
 	}
 	select {
-	case <-r.s.inboxes[0].ready:
+	case <-in.ready:
 	case <-ctx.Done():
 	}
 }

@@ -29,7 +29,7 @@ type Subscription struct {
 	gathering chan struct{}  // capacity 1: held by the worker that waits for a batch
 	running   sync.WaitGroup // the workers' goroutines
 	stopping  atomic.Bool    // no delivery begins any more
-	idle      atomic.Int32   // workers, and the reader of a Stream, that wait for a delivery
+	waiting   atomic.Int32   // workers, or a reader, without anything to do
 
 	received atomic.Uint64
 	outcomes [Modified + 1]atomic.Uint64

@@ -171,9 +171,9 @@ func annotationMap(annotations amqp.Annotations) (wire.Map, error) {
 	}
 	out := make(wire.Map, 0, len(annotations))
 	for key, value := range annotations {
-		name, ok := annotationKey(key)
-		if !ok {
-			return nil, fmt.Errorf(`annotation key %v (%T) is reserved: use an ASCII string that begins with "x-"`, key, key)
+		name, err := annotationKey(key)
+		if err != nil {
+			return nil, err
 		}
 		v, err := encodable(name, value)
 		if err != nil {
@@ -184,14 +184,17 @@ func annotationMap(annotations amqp.Annotations) (wire.Map, error) {
 	return out, nil
 }
 
-func annotationKey(key any) (name string, ok bool) {
+func annotationKey(key any) (name string, err error) {
 	switch key := key.(type) {
 	case string:
 		name = key
 	case amqp.Symbol:
 		name = string(key)
 	}
-	return name, len(name) > 2 && name[:2] == "x-" && isASCII(name)
+	if len(name) <= 2 || name[:2] != "x-" || !isASCII(name) {
+		return "", fmt.Errorf(`annotation key %v (%T) is reserved: use an ASCII string that begins with "x-"`, key, key)
+	}
+	return name, nil
 }
 
 // goError gives an error of the peer as go-amqp's type, so that one errors.As
