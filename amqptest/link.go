@@ -228,13 +228,8 @@ func refusal(cond amqp.ErrCond, description string) *wire.Error {
 
 // onFlow takes the client's view of the link.
 func (l *link) onFlow(f *wire.Flow) {
-	count := l.count
-	switch {
-	case f.DeliveryCount.Set:
-		count = f.DeliveryCount.Value
-	case l.role == wire.RoleSender:
-		count = 0 // before the client has seen our ATTACH: its initial value
-	default:
+	count := f.DeliveryCount.Value // absent: our initial one, before the client has seen our ATTACH
+	if !f.DeliveryCount.Set && l.role == wire.RoleReceiver {
 		l.ses.conn.violatef(ruleDeliveryCount, "flow on link %q: a sender's without delivery-count", l.name)
 		return
 	}
