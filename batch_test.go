@@ -41,7 +41,7 @@ func TestWorker_batchThatAnotherTookLosesNoSignal(t *testing.T) {
 		late.mu.Lock()
 		<-s.gathering
 		s.gathering <- struct{}{} // late has gathered, and cannot take
-		<-in.ready // as by whoever gathered the batch
+		<-in.ready                // as by whoever gathered the batch
 		in.take(nil, 2)
 		<-s.gathering
 		late.mu.Unlock()

@@ -115,12 +115,13 @@ func (cn *connection) receivingSession() (*session, error) {
 	} else {
 		<-s.begun
 	}
-	if s.err == nil && isClosed(s.plane.Done()) {
-		s.err = s.plane.Err()
+	err := s.err
+	if err == nil && isClosed(s.plane.Done()) {
+		err = s.plane.Err()
 	}
-	if s.err != nil {
+	if err != nil {
 		cn.sessions.leave(s)
-		return nil, s.err
+		return nil, err
 	}
 	return s, nil
 }
