@@ -36,6 +36,7 @@ func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
 		return s.awaitHandlers(ctx, caller)
 	}
 	s.setState(Draining)
+	r.link.Freeze() // a worker may have found that the subscription has not stopped, and be about to grant
 	drained := s.drain(ctx, r)
 	if s.reader != nil {
 		s.closeInboxes()
