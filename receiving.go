@@ -42,8 +42,11 @@ func (r *receiving) run() {
 	for {
 		select {
 		case <-r.link.Wait():
+			back := r.takenBack() // before take, which brings whatever they are about
 			r.take(buf)
-			r.takenBack()
+			for _, id := range back {
+				r.s.takenBack(r, id)
+			}
 			r.s.reader.settled() // refused, or taken back
 			r.grant(false)       // an aborted delivery uses credit up, and nobody settles it
 		case done := <-r.swept:
@@ -208,21 +211,20 @@ func (r *receiving) grant(force bool) {
 	_ = r.link.Grant(r.s.opts.Credit, force)
 }
 
-// takenBack cancels the handlers whose deliveries the peer settled by itself,
-// and drops those that no handler has begun.
-func (r *receiving) takenBack() {
+// takenBack returns the deliveries that the peer settled by itself.
+func (r *receiving) takenBack() (all []uint32) {
 	var ids [receiveBatch]uint32
 	for {
 		n := r.link.TakenBack(ids[:])
 		if n == 0 {
-			return
+			return all
 		}
-		for _, id := range ids[:n] {
-			r.s.takenBack(r, id)
-		}
+		all = append(all, ids[:n]...)
 	}
 }
 
+// takenBack cancels the handler whose delivery the peer settled by itself, or
+// drops it where no handler has begun it.
 func (s *Subscription) takenBack(r *receiving, id uint32) {
 	for _, in := range s.inboxes {
 		if d := in.remove(r, id); d != nil {
