@@ -283,3 +283,23 @@ func TestPublisher_beginsTheOnlySessionAnew(t *testing.T) {
 		shutdown(t, b)
 	})
 }
+
+func TestBroker_shutdownWhilePartitionByHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		p, b, _ := serve(t, accepting, &amqpflow.SubscribeOptions{Workers: 2, PartitionBy: func(*amqpflow.Delivery) string { <-hang; return "" }})
+		p.deliver("orders", data("x"))
+		quiet()
+		began := time.Now()
+		done := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = b.Shutdown(within(t, time.Second)); close(done) })
+		select {
+		case <-done:
+		case <-time.After(time.Minute):
+		}
+		assert.LessOrEqual(t, time.Since(began), 1100*time.Millisecond)
+		close(hang)
+		wg.Wait()
+	})
+}

@@ -1,6 +1,7 @@
 package amqpflow
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -59,20 +60,29 @@ func (r *receiving) run() {
 	}
 }
 
-// sweep returns once everything that the link has brought is in the inbox.
-// Where run was never begun that is nothing.
-func (r *receiving) sweep() {
+// sweep returns once everything that the link has brought is in the inbox, or
+// soon after ctx has ended: run may hang in a function of the user. Where run was
+// never begun that is nothing.
+func (r *receiving) sweep(ctx context.Context) {
 	r.s.mu.Lock()
 	begun := r.begun
 	r.s.mu.Unlock()
 	if !begun {
 		return
 	}
+	ctx, cancel := withinGrace(ctx)
+	defer cancel()
 	done := make(chan struct{})
 	select {
 	case r.swept <- done:
-		<-done
 	case <-r.link.Done():
+		return
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
 	}
 }
 
