@@ -178,12 +178,11 @@ func TestBroker_shutdownFromTwoHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b *amqpflow.Broker
 		done := make(chan error, 2)
-		both := make(chan struct{}, 2)
+		var both sync.WaitGroup
+		both.Add(2)
 		p, broker, _ := serve(t, func(ctx context.Context, _ *amqpflow.Delivery) error {
-			both <- struct{}{}
-			for len(both) < 2 {
-				time.Sleep(time.Millisecond)
-			}
+			both.Done()
+			both.Wait()
 			done <- b.Shutdown(ctx)
 			return nil
 		}, &amqpflow.SubscribeOptions{Workers: 2})
