@@ -46,6 +46,16 @@ func withGrace(ctx context.Context) (*lateSteps, context.CancelFunc) {
 	}
 }
 
+// withinGrace returns a context that ends half a grace after ctx.
+func withinGrace(ctx context.Context) (context.Context, context.CancelFunc) {
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stopped := context.AfterFunc(ctx, func() { time.AfterFunc(grace/2, cancel) })
+	return late, func() {
+		stopped()
+		cancel()
+	}
+}
+
 // lateContext ends for the reason for which the caller's has ended.
 type lateContext struct {
 	context.Context

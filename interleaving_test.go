@@ -248,3 +248,57 @@ func TestSubscription_closeWhileAHandlerCloses(t *testing.T) {
 		shutdown(t, b)
 	})
 }
+
+func TestBroker_subscriptionsOfALostSharedSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer(t)
+		b := amqpflow.New("amqp://localhost", &amqpflow.Options{MaxSessions: 1})
+		p.connect(b)
+		p.send(0, &wire.End{})
+		quiet()
+		var subs []*amqpflow.Subscription
+		for range 10 {
+			subs = append(subs, b.Subscribe("a", accepting))
+		}
+		for _, s := range subs {
+			_ = s.Attached(t.Context())
+		}
+		_ = b.Shutdown(within(t, time.Second))
+	})
+}
+
+func TestPublisher_beginsTheOnlySessionAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer(t)
+		b := amqpflow.New("amqp://localhost", &amqpflow.Options{MaxSessions: 1})
+		p.connect(b)
+		pub := b.Publisher()
+		require.NoError(t, pub.Publish(t.Context(), "out", "x"))
+		for range 3 {
+			p.send(p.link("out", wire.RoleSender).channel, &wire.End{})
+			quiet()
+			require.NoError(t, pub.Publish(t.Context(), "out", "x"))
+		}
+		shutdown(t, b)
+	})
+}
+
+func TestBroker_shutdownWhilePartitionByHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		p, b, _ := serve(t, accepting, &amqpflow.SubscribeOptions{Workers: 2, PartitionBy: func(*amqpflow.Delivery) string { <-hang; return "" }})
+		p.deliver("orders", data("x"))
+		quiet()
+		began := time.Now()
+		done := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = b.Shutdown(within(t, time.Second)); close(done) })
+		select {
+		case <-done:
+		case <-time.After(time.Minute):
+		}
+		assert.LessOrEqual(t, time.Since(began), 1100*time.Millisecond)
+		close(hang)
+		wg.Wait()
+	})
+}

@@ -25,6 +25,7 @@ type linkCache struct {
 	links  map[Address]*sending
 	known  map[Address]struct{} // that have attached on this kind of peer
 	sess   *session             // instead of the connection's, once that was lost
+	left   *session             // the lost one that counts no more
 	timer  *time.Timer          // closes idle links; nil without any
 	closed bool
 }
@@ -160,6 +161,7 @@ func (lc *linkCache) session(conn *connection) (*session, error) {
 		return sess, nil
 	}
 	lc.p.c.log.Warn("session lost", logError, sess.plane.Err())
+	lc.drop(conn, sess)
 	fresh, err := conn.newSession()
 	if err != nil {
 		return nil, fmt.Errorf("begin a session: %w", err)
@@ -170,9 +172,19 @@ func (lc *linkCache) session(conn *connection) (*session, error) {
 		conn.discard(fresh)
 		return lc.sess, nil
 	}
-	conn.discard(sess)
 	lc.sess = fresh
 	return fresh, nil
+}
+
+// drop takes a lost session out of the count, once and before the next is
+// begun: there may be only one.
+func (lc *linkCache) drop(conn *connection, lost *session) {
+	lc.mu.Lock()
+	defer lc.mu.Unlock()
+	if lc.left != lost {
+		lc.left = lost
+		conn.sessions.leave(lost)
+	}
 }
 
 func (lc *linkCache) current(conn *connection) *session {
@@ -186,7 +198,11 @@ func (lc *linkCache) current(conn *connection) *session {
 
 // endSession ends the session of the sending links.
 func (lc *linkCache) endSession(ctx context.Context, conn *connection) error {
-	return conn.leave(ctx, lc.current(conn))
+	sess := lc.current(conn)
+	if isClosed(sess.plane.Done()) {
+		return nil
+	}
+	return conn.leave(ctx, sess)
 }
 
 // probe attaches an address on a session of its own first, where the peer may

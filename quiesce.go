@@ -36,6 +36,7 @@ func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
 		return s.awaitHandlers(ctx, caller)
 	}
 	s.setState(Draining)
+	r.link.Freeze() // a worker may have found that the subscription has not stopped, and be about to grant
 	drained := s.drain(ctx, r)
 	if s.reader != nil {
 		s.closeInboxes()
@@ -49,15 +50,15 @@ func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
 // maxDrain is how long a peer has to give the credit back.
 const maxDrain = time.Second
 
-func (s *Subscription) drain(ctx context.Context, r *receiving) error {
+func (s *Subscription) drain(caller context.Context, r *receiving) error {
 	bound := maxDrain
-	if deadline, ok := ctx.Deadline(); ok {
+	if deadline, ok := caller.Deadline(); ok {
 		bound = min(bound, time.Until(deadline)/2)
 	}
-	bounded, cancel := context.WithTimeout(ctx, bound)
+	ctx, cancel := context.WithTimeout(caller, bound)
 	defer cancel()
-	err := r.link.Drain(bounded)
-	r.sweep(ctx)
+	err := r.link.Drain(ctx)
+	r.sweep(caller)
 	if err != nil {
 		return fmt.Errorf("amqpflow: drain %q: %w", s.addr, err)
 	}

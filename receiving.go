@@ -43,8 +43,11 @@ func (r *receiving) run() {
 	for {
 		select {
 		case <-r.link.Wait():
+			back := r.takenBack() // before take, which brings whatever they are about
 			brought := r.take(buf)
-			r.takenBack()
+			for _, id := range back {
+				r.s.takenBack(r, id)
+			}
 			r.s.reader.settled() // refused, or taken back
 			// What came may be for others than who waits, and an aborted delivery
 			// uses credit up that nobody settles.
@@ -60,7 +63,8 @@ func (r *receiving) run() {
 }
 
 // sweep returns once everything that the link has brought is in the inbox, or
-// when ctx ends. Where run was never begun that is nothing.
+// soon after ctx has ended: run may hang in a function of the user. Where run was
+// never begun that is nothing.
 func (r *receiving) sweep(ctx context.Context) {
 	r.s.mu.Lock()
 	begun := r.begun
@@ -68,11 +72,18 @@ func (r *receiving) sweep(ctx context.Context) {
 	if !begun {
 		return
 	}
+	ctx, cancel := withinGrace(ctx)
+	defer cancel()
 	done := make(chan struct{})
 	select {
 	case r.swept <- done:
-		<-done
 	case <-r.link.Done():
+		return
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-done:
 	case <-ctx.Done():
 	}
 }
@@ -215,21 +226,20 @@ func (r *receiving) grant(force bool) {
 	_ = r.link.Grant(r.s.opts.Credit, force)
 }
 
-// takenBack cancels the handlers whose deliveries the peer settled by itself,
-// and drops those that no handler has begun.
-func (r *receiving) takenBack() {
+// takenBack returns the deliveries that the peer settled by itself.
+func (r *receiving) takenBack() (all []uint32) {
 	var ids [receiveBatch]uint32
 	for {
 		n := r.link.TakenBack(ids[:])
 		if n == 0 {
-			return
+			return all
 		}
-		for _, id := range ids[:n] {
-			r.s.takenBack(r, id)
-		}
+		all = append(all, ids[:n]...)
 	}
 }
 
+// takenBack cancels the handler whose delivery the peer settled by itself, or
+// drops it where no handler has begun it.
 func (s *Subscription) takenBack(r *receiving, id uint32) {
 	for _, in := range s.inboxes {
 		if d := in.remove(r, id); d != nil {

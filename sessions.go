@@ -21,7 +21,8 @@ type session struct {
 	err   error
 
 	// The sessions' lock guards these.
-	links int // receiving links on it, and one for being the publisher's
+	links int  // receiving links on it, and one for being the publisher's
+	over  bool // counted out: its last link has left
 }
 
 // sessions hands out a connection's sessions within the peer's channel-max and
@@ -68,9 +69,10 @@ func (ss *sessions) choose(publisher *session) (s *session, fresh bool) {
 func (ss *sessions) leave(s *session) (last bool) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if s.links--; s.links > 0 {
+	if s.links--; s.links > 0 || s.over {
 		return false
 	}
+	s.over = true
 	ss.used--
 	for i, other := range ss.subs {
 		if other == s {

@@ -43,16 +43,9 @@ func (c *Conn) Close() error {
 // connection can be sent.
 func (c *Conn) writeClose(frame []byte) {
 	c.lose(ErrClosed)
-	c.mu.Lock()
-	first := !c.closeOut
-	c.closeOut = true
-	c.mu.Unlock()
-	if first {
-		if frame == nil {
-			frame = closeFrame()
-		}
-		c.silenced.Store(true)
-		c.out.append(frame)
+	if frame == nil {
+		frame = closeFrame()
 	}
-	c.out.finish(c.closing.Load())
+	c.silenced.Store(true)
+	c.out.finish(frame, c.closing.Load())
 }

@@ -219,3 +219,18 @@ func TestConn_settledDispositionsWaitAtMostAMillisecond(t *testing.T) {
 		assert.Equal(t, 3, count(), "at half a window")
 	})
 }
+
+func TestConn_closeBesideGoAMQPsOwnCloseSendsOne(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			r := newBare(t, rigOptions{})
+			r.open()
+			go1(t, func() { _ = r.tryWrite(0, &wire.Close{}) })
+			require.NoError(t, r.c.Close())
+			r.p.locked(func() { assert.True(t, r.p.closed) })
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}

@@ -101,7 +101,6 @@ type Conn struct {
 	peer     Open
 	sasl     int                   // the outcome's code, -1 before it
 	wrote    int                   // protocol of the header go-amqp wrote first, -1 before it
-	closeOut bool                  // our CLOSE was written
 	expected []*Session            // BEGINs to come, in order
 	sessions map[uint16]*Session   // by our channel, from BEGIN to both ENDs
 	all      map[*Session]struct{} // every session not over, expected ones included

@@ -242,3 +242,26 @@ func TestLink_flowFromBeforeTheDrainDoesNotEndIt(t *testing.T) {
 		assert.NoError(t, l.Err())
 	})
 }
+
+func TestLink_frozenGrantsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, rigOptions{})
+		s, as := r.session()
+		l, _, pl := r.receiver(s, as, "in", LinkOptions{})
+		pl.window = 10
+		require.NoError(t, l.Grant(10, true))
+		synctest.Wait()
+		for range 10 {
+			pl.deliver(0, false, nil)
+		}
+		ds := take(t, l, 10)
+		l.Freeze()
+		require.NoError(t, l.Drain(t.Context()))
+		for _, d := range ds {
+			require.NoError(t, l.Settle(d.ID, accepted))
+		}
+		require.NoError(t, l.Grant(10, true))
+		credit, _ := l.Credit()
+		assert.Zero(t, credit)
+	})
+}

@@ -100,10 +100,13 @@ func (o *outbox) append(frame []byte) {
 	}
 }
 
-// finish lets nothing follow what is queued; with notify, flushed is closed once
-// that is written.
-func (o *outbox) finish(notify bool) {
+// finish queues the last frame, unless there is one already, and lets nothing
+// follow it; with notify, flushed is closed once that is written.
+func (o *outbox) finish(frame []byte, notify bool) {
 	o.mu.Lock()
+	if !o.shut {
+		o.buf = append(o.buf, frame...)
+	}
 	o.shut = true
 	o.finishing = o.finishing || notify
 	wake := o.wakeLocked()

@@ -88,7 +88,7 @@ func (s *Session) pumpLocked(a *after) {
 		s.waiting = append(s.waiting, l)
 		switch why {
 		case blockedWindow:
-			return
+			turns = 0 // for all links, but their credit may be owed back
 		case blockedRoom:
 			s.pump = true
 			s.c.out.mark(s, true, a)

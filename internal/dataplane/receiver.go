@@ -35,6 +35,7 @@ type receiving struct {
 	head        int // the first in queue that was not taken
 	back        []uint32
 
+	frozen    bool          // no credit is granted any more
 	draining  bool          // a flow with drain is out and not answered
 	drainers  int           // calls of Drain that wait
 	drainDone chan struct{} // closed when the drain ends well
@@ -135,6 +136,9 @@ func (l *Link) Grant(window int, force bool) error {
 
 func (l *Link) grantLocked(window int, force bool, a *after) {
 	l.window = window
+	if l.frozen {
+		return
+	}
 	free := window - l.outstanding - l.creditLocked()
 	if free <= 0 || !force && free*2 < window || l.draining && l.drainers > 0 {
 		return
@@ -146,6 +150,14 @@ func (l *Link) grantLocked(window int, force bool, a *after) {
 	}
 	l.limit.Store(l.count + uint32(window-l.outstanding))
 	l.appendFlowLocked(a)
+}
+
+// Freeze makes every later Grant do nothing, so that what Drain takes back stays
+// back.
+func (l *Link) Freeze() {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	l.frozen = true
 }
 
 // Drain takes the credit back: it asks the peer to use it or give it up, and
