@@ -114,11 +114,16 @@ func (p *Publisher) Send(ctx context.Context, addr Address, v any, opts ...*Publ
 	call.receipt.started = call.started
 	err = p.pooled(ctx, &call, addr, v, o)
 	if call.receipt.plane == nil {
+		if err == nil {
+			err = unsent(addr, errKept)
+		}
 		p.report(addr, OutcomeNone, call.started, err)
 		return nil, err
 	}
 	return call.receipt, err
 }
+
+var errKept = errors.New("no middleware passed the message on")
 
 // reply sends a handler's reply and waits for its outcome. Many replies to one
 // address may be under way; the worker's buffer is used again for the next
