@@ -23,7 +23,7 @@ func (r *reader) dispositionIn(channel uint16, body []byte) error {
 	if int32(d.Last-d.First) < 0 {
 		return violation("disposition of %d to %d", d.First, d.Last)
 	}
-	var a after
+	a := after{done: r.resolved[:0]}
 	s.mu.Lock()
 	if s.usable() {
 		if d.Role == wire.RoleReceiver {
@@ -34,6 +34,8 @@ func (r *reader) dispositionIn(channel uint16, body []byte) error {
 	}
 	s.mu.Unlock()
 	r.after(&a)
+	clear(a.done)
+	r.resolved = a.done
 	return nil
 }
 

@@ -42,6 +42,7 @@ type reader struct {
 	transfer    wire.Transfer
 	flow        wire.Flow
 	disposition wire.Disposition
+	resolved    []*Receipt // dispositionIn's, reused
 }
 
 func (r *reader) init(c *Conn) {
