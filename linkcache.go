@@ -12,7 +12,6 @@ import (
 const (
 	maxLinks = 200             // sending links that are kept
 	linkIdle = 5 * time.Minute // after which one is closed
-	maxKnown = 10000           // addresses remembered as attached once
 )
 
 // linkCache keeps the sending links of a Publisher, and the session they
@@ -23,15 +22,14 @@ type linkCache struct {
 
 	mu     sync.Mutex
 	links  map[Address]*sending
-	known  map[Address]struct{} // that have attached on this kind of peer
-	sess   *session             // instead of the connection's, once that was lost
-	timer  *time.Timer          // closes idle links; nil without any
+	sess   *session    // instead of the connection's, once that was lost
+	timer  *time.Timer // closes idle links; nil without any
 	closed bool
 }
 
 func (lc *linkCache) init(p *Publisher) {
 	lc.p = p
-	lc.links, lc.known = make(map[Address]*sending), make(map[Address]struct{})
+	lc.links = make(map[Address]*sending)
 }
 
 // get returns the address's link, which put gives back; the first call
@@ -191,26 +189,17 @@ func (lc *linkCache) endSession(ctx context.Context, conn *connection) error {
 
 // probe attaches an address on a session of its own first, where the peer may
 // end the session of an attach that it refuses: the links of other addresses
-// are not to suffer from that. An address that has attached once is not probed
-// again.
-func (lc *linkCache) probe(conn *connection, addr Address, node address.Node) error {
-	lc.mu.Lock()
-	_, known := lc.known[addr]
-	lc.mu.Unlock()
-	if known || !conn.risky {
+// are not to suffer from that. What attached before may be refused today, so
+// each attach is probed.
+func (lc *linkCache) probe(conn *connection, node address.Node) error {
+	if !conn.risky {
 		return nil
 	}
-	if alone, err := conn.newSession(); err == nil { // else none is left, and the attach itself will tell
-		defer conn.discard(alone)
-		if _, _, err := conn.send(alone, node); err != nil {
-			return err
-		}
+	alone, err := conn.newSession()
+	if err != nil { // none is left, and the attach itself will tell
+		return nil //nolint:nilerr // see above
 	}
-	lc.mu.Lock()
-	defer lc.mu.Unlock()
-	if len(lc.known) >= maxKnown {
-		clear(lc.known)
-	}
-	lc.known[addr] = struct{}{}
-	return nil
+	defer conn.discard(alone)
+	_, _, err = conn.send(alone, node)
+	return err
 }

@@ -78,7 +78,7 @@ func (s *sending) attach(node address.Node, evicted *sending) {
 	}
 	sess, err := s.p.links.session(s.conn)
 	if err == nil {
-		err = s.p.links.probe(s.conn, s.addr, node)
+		err = s.p.links.probe(s.conn, node)
 	}
 	if err == nil {
 		s.link, s.amqp, err = s.conn.send(sess, node)

@@ -3,6 +3,7 @@ package amqpflow
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,7 +22,13 @@ type session struct {
 	err   error
 
 	// The sessions' lock guards these.
-	links int // receiving links on it, and one for being the publisher's
+	links   int // receiving links on it, and one for being the publisher's
+	retired bool
+}
+
+// lost reports whether the session could not begin, or has ended.
+func (s *session) lost() bool {
+	return isClosed(s.begun) && (s.err != nil || isClosed(s.plane.Done()))
 }
 
 // sessions hands out a connection's sessions within the peer's channel-max and
@@ -46,6 +53,7 @@ func (ss *sessions) init(limit int) {
 func (ss *sessions) choose(publisher *session) (s *session, fresh bool) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
+	ss.retireLocked()
 	if ss.used < ss.limit-ss.reserve {
 		s = &session{begun: make(chan struct{}), links: 1}
 		ss.used++
@@ -71,14 +79,24 @@ func (ss *sessions) leave(s *session) (last bool) {
 	if s.links--; s.links > 0 {
 		return false
 	}
-	ss.used--
-	for i, other := range ss.subs {
-		if other == s {
-			ss.subs = append(ss.subs[:i:i], ss.subs[i+1:]...)
-			break
-		}
+	if s.retired {
+		return true
 	}
+	ss.used--
+	ss.subs = slices.DeleteFunc(ss.subs, func(other *session) bool { return other == s })
 	return true
+}
+
+// retireLocked gives back the places of subscriptions' sessions that are lost,
+// whether or not their last links have left: nobody may join them any more.
+func (ss *sessions) retireLocked() {
+	ss.subs = slices.DeleteFunc(ss.subs, func(s *session) bool {
+		if s.lost() {
+			s.retired = true
+			ss.used--
+		}
+		return s.retired
+	})
 }
 
 // take counts a session that is no subscription's. It returns an error where
