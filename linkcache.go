@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/amqpflow/amqpflow/internal/address"
@@ -25,11 +26,14 @@ type linkCache struct {
 	sess   *session    // instead of the connection's, once that was lost
 	timer  *time.Timer // closes idle links; nil without any
 	closed bool
+
+	wanted atomic.Bool   // somebody waits for freed
+	freed  chan struct{} // closed and replaced when a link may be idle and wanted is set
 }
 
 func (lc *linkCache) init(p *Publisher) {
 	lc.p = p
-	lc.links = make(map[Address]*sending)
+	lc.links, lc.freed = make(map[Address]*sending), make(chan struct{})
 }
 
 // get returns the address's link, which put gives back; the first call
@@ -73,13 +77,58 @@ func (lc *linkCache) put(s *sending) {
 	defer lc.mu.Unlock()
 	s.users--
 	s.used = time.Now()
+	lc.tellLocked()
 }
 
-// idleLocked reports whether nobody uses the link.
+// tell wakes who waits for a link that may be closed.
+func (lc *linkCache) tell() {
+	if lc.wanted.Load() {
+		lc.mu.Lock()
+		defer lc.mu.Unlock()
+		lc.tellLocked()
+	}
+}
+
+func (lc *linkCache) tellLocked() {
+	if lc.wanted.CompareAndSwap(true, false) {
+		close(lc.freed)
+		lc.freed = make(chan struct{})
+	}
+}
+
+// makeRoom closes the least recently used link, once one is idle, for a link
+// that the peer's limit leaves no room for. It returns false where waiting is
+// of no use: s is the only one, or it is over with all of them.
+func (lc *linkCache) makeRoom(s *sending) bool {
+	for {
+		lc.mu.Lock()
+		lc.wanted.Store(true) // before the look: what becomes idle after it tells
+		freed, hopeless := lc.freed, lc.closed || len(lc.links) < 2
+		var oldest *sending
+		if !hopeless {
+			oldest = lc.evictLocked()
+		}
+		lc.mu.Unlock()
+		switch {
+		case oldest != nil:
+			_ = oldest.close(context.Background())
+			return true
+		case hopeless:
+			return false
+		}
+		select {
+		case <-freed:
+		case <-s.conn.plane.Done():
+			return false
+		}
+	}
+}
+
+// idleLocked reports whether the link is made and nobody uses it.
 func (s *sending) idleLocked() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.users == 0 && s.inFlight == 0
+	return s.users == 0 && s.inFlight == 0 && isClosed(s.answered)
 }
 
 // evictLocked takes the least recently used link out, nil if all are in use.
@@ -139,6 +188,7 @@ func (lc *linkCache) empty() []*sending {
 	lc.mu.Lock()
 	defer lc.mu.Unlock()
 	lc.closed = true
+	lc.tellLocked()
 	if lc.timer != nil {
 		lc.timer.Stop()
 	}
