@@ -247,7 +247,7 @@ func (lc *linkCache) probe(conn *connection, node address.Node) error {
 	}
 	alone, err := conn.newSession()
 	if err != nil { // none is left, and the attach itself will tell
-		return nil //nolint:nilerr // see above
+		return nil
 	}
 	defer conn.discard(alone)
 	_, _, err = conn.send(alone, node)

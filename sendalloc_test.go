@@ -24,7 +24,7 @@ func sink(nc net.Conn) {
 	buf, out := make([]byte, 256<<10), make([]byte, 0, 1024)
 	var transfer wire.Transfer
 	have := 0
-	first, last, any := uint32(0), uint32(0), false
+	first, last, came := uint32(0), uint32(0), false
 	for {
 		n, err := nc.Read(buf[have:])
 		if err != nil {
@@ -39,18 +39,18 @@ func sink(nc net.Conn) {
 			}
 			body := buf[at+wire.FrameHeaderSize : at+size]
 			if code, _, err := wire.PeekDescriptor(body); err == nil && code == wire.CodeTransfer && transfer.Decode(body) == nil {
-				if last = transfer.DeliveryID.Value; !any {
-					first, any = last, true
+				if last = transfer.DeliveryID.Value; !came {
+					first, came = last, true
 				}
 			}
 			at += size
 		}
 		have = copy(buf, buf[at:have])
-		if !any {
+		if !came {
 			continue
 		}
 		d := wire.Disposition{Role: wire.RoleReceiver, First: first, Last: last, Settled: true, State: wire.State{Kind: wire.StateAccepted}}
-		any = false
+		came = false
 		out = d.Append(wire.BeginFrame(out[:0], wire.TypeAMQP, 0))
 		wire.EndFrame(out, 0)
 		if _, err := nc.Write(out); err != nil {

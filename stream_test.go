@@ -17,10 +17,10 @@ import (
 )
 
 // stream connects a broker with a Stream of "orders" to a new peer.
-func stream(t *testing.T, so *amqpflow.SubscribeOptions, bo ...*amqpflow.Options) (*peer, *amqpflow.Broker, *amqpflow.Stream) {
+func stream(t *testing.T, so *amqpflow.SubscribeOptions) (*peer, *amqpflow.Broker, *amqpflow.Stream) {
 	t.Helper()
 	p := newPeer(t)
-	b := amqpflow.New("amqp://localhost", bo...)
+	b := amqpflow.New("amqp://localhost")
 	s := b.Stream("orders", so)
 	p.connect(b)
 	return p, b, s

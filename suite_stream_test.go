@@ -36,7 +36,7 @@ func streamAtShutdownYieldsWhatItHolds(t *testing.T, p suitePeer) {
 		require.NoError(t, err)
 		got = append(got, string(d.Data()))
 		if len(got) == 3 {
-			go func() { ended <- b.Shutdown(patient(t)) }() //nolint:testifylint // its error is looked at below
+			go func() { ended <- b.Shutdown(patient(t)) }()
 			await(t, patience, draining)
 		}
 		require.NoError(t, d.Accept(t.Context()), "the link carries settlements to the end")
