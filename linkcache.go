@@ -2,7 +2,6 @@ package amqpflow
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,8 +23,11 @@ type linkCache struct {
 	mu     sync.Mutex
 	links  map[Address]*sending
 	sess   *session    // instead of the connection's, once that was lost
+	of     *connection // whose sess is
 	timer  *time.Timer // closes idle links; nil without any
 	closed bool
+
+	renewing chan struct{} // capacity 1: held while a lost session is replaced
 
 	wanted atomic.Bool   // somebody waits for freed
 	freed  chan struct{} // closed and replaced when a link may be idle and wanted is set
@@ -33,7 +35,8 @@ type linkCache struct {
 
 func (lc *linkCache) init(p *Publisher) {
 	lc.p = p
-	lc.links, lc.freed = make(map[Address]*sending), make(chan struct{})
+	lc.links = make(map[Address]*sending)
+	lc.renewing, lc.freed = make(chan struct{}, 1), make(chan struct{})
 }
 
 // get returns the address's link, which put gives back; the first call
@@ -201,32 +204,34 @@ func (lc *linkCache) empty() []*sending {
 }
 
 // session returns the session of the sending links, a new one if the last was
-// lost.
+// lost: one for all who ask meanwhile.
 func (lc *linkCache) session(conn *connection) (*session, error) {
-	sess := lc.current(conn)
-	if !isClosed(sess.plane.Done()) {
+	if sess := lc.current(conn); !isClosed(sess.plane.Done()) {
 		return sess, nil
 	}
-	lc.p.c.log.Warn("session lost", logError, sess.plane.Err())
+	lc.renewing <- struct{}{}
+	defer func() { <-lc.renewing }()
+	lost := lc.current(conn)
+	if !isClosed(lost.plane.Done()) { // another attach was faster
+		return lost, nil
+	}
+	lc.p.c.log.Warn("session lost", logError, lost.plane.Err())
+	conn.sessions.retire(lost)
 	fresh, err := conn.newSession()
 	if err != nil {
-		return nil, fmt.Errorf("begin a session: %w", err)
+		return nil, err
 	}
 	lc.mu.Lock()
-	defer lc.mu.Unlock()
-	if lc.sess != nil && lc.sess != sess { // another attach was faster
-		conn.discard(fresh)
-		return lc.sess, nil
-	}
-	conn.discard(sess)
-	lc.sess = fresh
+	lc.sess, lc.of = fresh, conn
+	lc.mu.Unlock()
+	conn.discard(lost)
 	return fresh, nil
 }
 
 func (lc *linkCache) current(conn *connection) *session {
 	lc.mu.Lock()
 	defer lc.mu.Unlock()
-	if lc.sess != nil {
+	if lc.sess != nil && lc.of == conn {
 		return lc.sess
 	}
 	return conn.pub

@@ -78,6 +78,9 @@ func (s *sending) attach(node address.Node, evicted *sending) {
 		_ = evicted.close(context.Background())
 	}
 	sess, err := s.p.links.session(s.conn)
+	if err != nil {
+		err = fmt.Errorf("begin a session: %w", err)
+	}
 	if err == nil {
 		err = s.p.links.probe(s.conn, node)
 	}

@@ -87,11 +87,22 @@ func (ss *sessions) leave(s *session) (last bool) {
 	return true
 }
 
-// retireLocked gives back the places of subscriptions' sessions that are lost,
-// whether or not their last links have left: nobody may join them any more.
+// retire gives back the place of a session that is lost, whether or not its
+// last link has left.
+func (ss *sessions) retire(s *session) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if !s.retired {
+		s.retired = true
+		ss.used--
+	}
+}
+
+// retireLocked does that for the subscriptions' sessions, which nobody may join
+// any more.
 func (ss *sessions) retireLocked() {
 	ss.subs = slices.DeleteFunc(ss.subs, func(s *session) bool {
-		if s.lost() {
+		if s.lost() && !s.retired {
 			s.retired = true
 			ss.used--
 		}
@@ -127,13 +138,17 @@ func (cn *connection) newSession() (*session, error) {
 
 // receivingSession returns a session for a subscription's link.
 func (cn *connection) receivingSession() (*session, error) {
-	s, fresh := cn.sessions.choose(cn.c.pub.links.current(cn))
+	publisher, err := cn.c.pub.links.session(cn)
+	if err != nil {
+		return nil, err
+	}
+	s, fresh := cn.sessions.choose(publisher)
 	if fresh {
 		cn.begin(s)
 	} else {
 		<-s.begun
 	}
-	err := s.err
+	err = s.err
 	if err == nil && isClosed(s.plane.Done()) {
 		err = s.plane.Err()
 	}

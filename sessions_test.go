@@ -399,3 +399,41 @@ func TestSettle_isMergedUnderConcurrency(t *testing.T) {
 		require.Equal(t, []wire.StateKind{wire.StateAccepted}, kinds)
 	}
 }
+
+// A publisher's session that the peer ends is replaced by the next publish, by
+// one new session for all who publish at once, also where there may be no more
+// than that one.
+func TestSessions_lostOneOfThePublisherIsReplacedOnce(t *testing.T) {
+	for _, maxSessions := range []int{1, 3, 0} {
+		t.Run(fmt.Sprint(maxSessions), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPeer(t)
+				b := amqpflow.New("amqp://localhost", &amqpflow.Options{MaxSessions: maxSessions})
+				sub := b.Subscribe("orders", accepting)
+				p.connect(b)
+				require.NoError(t, b.Publisher().Publish(t.Context(), "0", "x"))
+				begins, _ := p.begun()
+				p.send(p.link("0", wire.RoleSender).channel, &wire.End{Error: &wire.Error{Condition: "acme:gone"}})
+				quiet()
+				var wg sync.WaitGroup
+				for i := range 16 {
+					wg.Go(func() {
+						assert.NoError(t, b.Publisher().Publish(t.Context(), amqpflow.Queue(fmt.Sprint(i)), "x"))
+					})
+				}
+				wg.Wait()
+				after, _ := p.begun()
+				assert.Equal(t, begins+1, after)
+				if maxSessions == 1 {
+					<-sub.Done()
+					p.send(p.link("1", wire.RoleSender).channel, &wire.End{})
+					quiet()
+					require.NoError(t, b.Subscribe("late", accepting).Attached(t.Context()), "it is replaced for a subscription, too")
+				} else {
+					assert.Equal(t, amqpflow.Attached, sub.State())
+				}
+				shutdown(t, b)
+			})
+		})
+	}
+}
