@@ -59,11 +59,10 @@ func (s *Subscription) settleAs(d *Delivery, state *wire.State, outcome Outcome)
 var errTakenBack = fmt.Errorf("%w: the peer took the delivery back", ErrLinkLost)
 
 // acceptAll accepts a batch under one lock, and returns the deliveries that
-// need more than that.
-func (s *Subscription) acceptAll(ds []*Delivery, started time.Duration) (rest []*Delivery) {
-	from := ds[0].from
-	ids := make([]uint32, 0, len(ds))
-	accepted := make([]*Delivery, 0, len(ds))
+// need more than that. ds is overwritten.
+func (w *worker) acceptAll(ds []*Delivery, started time.Duration) (rest []*Delivery) {
+	s, from := w.s, ds[0].from
+	ids, accepted := w.ids[:0], ds[:0]
 	for _, d := range ds {
 		if d.settled || d.marked.Load() != nil || !d.status.CompareAndSwap(statusOpen, statusSettled) {
 			rest = append(rest, d)
@@ -72,10 +71,13 @@ func (s *Subscription) acceptAll(ds []*Delivery, started time.Duration) (rest []
 		ids = append(ids, d.id)
 		accepted = append(accepted, d)
 	}
+	w.ids = ids
 	err := from.link.SettleAll(ids, stateAccepted)
 	if err == nil {
 		s.outcomes[Accepted].Add(uint64(len(ids)))
-		from.grant(false)
+		// A large batch leaves a gap that is to be filled while the next one,
+		// which is there already, is handled.
+		from.grant(4*len(ids) >= s.opts.Credit)
 	} else {
 		err = &SettleError{Address: s.addr, Outcome: Accepted, Err: err}
 	}

@@ -28,6 +28,8 @@ type worker struct {
 	in    *inbox
 	size  int         // of a batch; 1 without
 	taken []*Delivery // run's alone, reused
+	ready []*Delivery // run's alone, reused: what of a batch is decoded
+	ids   []uint32    // run's alone, reused: what of a batch is accepted at once
 	call  Call        // run's alone, reused
 	reply []byte      // run's alone: the buffer of its replies
 
@@ -86,10 +88,7 @@ func (w *worker) wait() (ds []*Delivery, ctx context.Context, more bool) {
 func (w *worker) idle() {
 	w.s.waiting.Add(1)
 	defer w.s.waiting.Add(-1)
-	w.mu.Lock()
-	r := w.link
-	w.mu.Unlock()
-	if r != nil {
+	if r := w.s.receiving(); r != nil { // not w.link: its lane may have had none yet
 		r.grant(true)
 	}
 	<-w.in.ready
@@ -141,20 +140,21 @@ func (w *worker) deliver(ctx context.Context, ds []*Delivery) {
 	err := w.invoke(ctx, started)
 	w.finish(ds, err, started)
 	clear(w.taken)
+	clear(w.ready)
 }
 
 // prepared decodes a batch's deliveries and settles those that cannot be; it
 // returns the others.
 func (w *worker) prepared(ds []*Delivery, started time.Duration) []*Delivery {
-	ready := ds[:0:0]
+	w.ready = w.ready[:0]
 	for _, d := range ds {
 		if err := w.prepare(d); err != nil {
 			w.s.finish(d, err, started)
 			continue
 		}
-		ready = append(ready, d)
+		w.ready = append(w.ready, d)
 	}
-	return ready
+	return w.ready
 }
 
 // prepare decodes one delivery of a batch. A panic of its codec is its error.
@@ -200,7 +200,7 @@ func (w *worker) invoke(ctx context.Context, started time.Duration) (err error) 
 // finish settles what the handler has not settled, and ends the call.
 func (w *worker) finish(ds []*Delivery, err error, started time.Duration) {
 	if len(ds) > 1 && err == nil {
-		ds = w.s.acceptAll(ds, started)
+		ds = w.acceptAll(ds, started)
 	}
 	for _, d := range ds {
 		w.s.finish(d, err, started)

@@ -2,8 +2,8 @@ package amqpflow
 
 import (
 	"context"
-	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/amqpflow/amqpflow/internal/address"
@@ -12,7 +12,6 @@ import (
 const (
 	maxLinks = 200             // sending links that are kept
 	linkIdle = 5 * time.Minute // after which one is closed
-	maxKnown = 10000           // addresses remembered as attached once
 )
 
 // linkCache keeps the sending links of a Publisher, and the session they
@@ -23,16 +22,21 @@ type linkCache struct {
 
 	mu     sync.Mutex
 	links  map[Address]*sending
-	known  map[Address]struct{} // that have attached on this kind of peer
-	sess   *session             // instead of the connection's, once that was lost
-	left   *session             // the lost one that counts no more
-	timer  *time.Timer          // closes idle links; nil without any
+	sess   *session    // instead of the connection's, once that was lost
+	of     *connection // whose sess is
+	timer  *time.Timer // closes idle links; nil without any
 	closed bool
+
+	renewing chan struct{} // capacity 1: held while a lost session is replaced
+
+	wanted atomic.Bool   // somebody waits for freed
+	freed  chan struct{} // closed and replaced when a link may be idle and wanted is set
 }
 
 func (lc *linkCache) init(p *Publisher) {
 	lc.p = p
-	lc.links, lc.known = make(map[Address]*sending), make(map[Address]struct{})
+	lc.links = make(map[Address]*sending)
+	lc.renewing, lc.freed = make(chan struct{}, 1), make(chan struct{})
 }
 
 // get returns the address's link, which put gives back; the first call
@@ -76,13 +80,58 @@ func (lc *linkCache) put(s *sending) {
 	defer lc.mu.Unlock()
 	s.users--
 	s.used = time.Now()
+	lc.tellLocked()
 }
 
-// idleLocked reports whether nobody uses the link.
+// tell wakes who waits for a link that may be closed.
+func (lc *linkCache) tell() {
+	if lc.wanted.Load() {
+		lc.mu.Lock()
+		defer lc.mu.Unlock()
+		lc.tellLocked()
+	}
+}
+
+func (lc *linkCache) tellLocked() {
+	if lc.wanted.CompareAndSwap(true, false) {
+		close(lc.freed)
+		lc.freed = make(chan struct{})
+	}
+}
+
+// makeRoom closes the least recently used link, once one is idle, for a link
+// that the peer's limit leaves no room for. It returns false where waiting is
+// of no use: s is the only one, or it is over with all of them.
+func (lc *linkCache) makeRoom(s *sending) bool {
+	for {
+		lc.mu.Lock()
+		lc.wanted.Store(true) // before the look: what becomes idle after it tells
+		freed, hopeless := lc.freed, lc.closed || len(lc.links) < 2
+		var oldest *sending
+		if !hopeless {
+			oldest = lc.evictLocked()
+		}
+		lc.mu.Unlock()
+		switch {
+		case oldest != nil:
+			_ = oldest.close(context.Background())
+			return true
+		case hopeless:
+			return false
+		}
+		select {
+		case <-freed:
+		case <-s.conn.plane.Done():
+			return false
+		}
+	}
+}
+
+// idleLocked reports whether the link is made and nobody uses it.
 func (s *sending) idleLocked() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.users == 0 && s.inFlight == 0
+	return s.users == 0 && s.inFlight == 0 && isClosed(s.answered)
 }
 
 // evictLocked takes the least recently used link out, nil if all are in use.
@@ -142,6 +191,7 @@ func (lc *linkCache) empty() []*sending {
 	lc.mu.Lock()
 	defer lc.mu.Unlock()
 	lc.closed = true
+	lc.tellLocked()
 	if lc.timer != nil {
 		lc.timer.Stop()
 	}
@@ -154,43 +204,34 @@ func (lc *linkCache) empty() []*sending {
 }
 
 // session returns the session of the sending links, a new one if the last was
-// lost.
+// lost: one for all who ask meanwhile.
 func (lc *linkCache) session(conn *connection) (*session, error) {
-	sess := lc.current(conn)
-	if !isClosed(sess.plane.Done()) {
+	if sess := lc.current(conn); !isClosed(sess.plane.Done()) {
 		return sess, nil
 	}
-	lc.p.c.log.Warn("session lost", logError, sess.plane.Err())
-	lc.drop(conn, sess)
+	lc.renewing <- struct{}{}
+	defer func() { <-lc.renewing }()
+	lost := lc.current(conn)
+	if !isClosed(lost.plane.Done()) { // another attach was faster
+		return lost, nil
+	}
+	lc.p.c.log.Warn("session lost", logError, lost.plane.Err())
+	conn.sessions.retire(lost)
 	fresh, err := conn.newSession()
 	if err != nil {
-		return nil, fmt.Errorf("begin a session: %w", err)
+		return nil, err
 	}
 	lc.mu.Lock()
-	defer lc.mu.Unlock()
-	if lc.sess != nil && lc.sess != sess { // another attach was faster
-		conn.discard(fresh)
-		return lc.sess, nil
-	}
-	lc.sess = fresh
+	lc.sess, lc.of = fresh, conn
+	lc.mu.Unlock()
+	conn.discard(lost)
 	return fresh, nil
-}
-
-// drop takes a lost session out of the count, once and before the next is
-// begun: there may be only one.
-func (lc *linkCache) drop(conn *connection, lost *session) {
-	lc.mu.Lock()
-	defer lc.mu.Unlock()
-	if lc.left != lost {
-		lc.left = lost
-		conn.sessions.leave(lost)
-	}
 }
 
 func (lc *linkCache) current(conn *connection) *session {
 	lc.mu.Lock()
 	defer lc.mu.Unlock()
-	if lc.sess != nil {
+	if lc.sess != nil && lc.of == conn {
 		return lc.sess
 	}
 	return conn.pub
@@ -198,35 +239,22 @@ func (lc *linkCache) current(conn *connection) *session {
 
 // endSession ends the session of the sending links.
 func (lc *linkCache) endSession(ctx context.Context, conn *connection) error {
-	sess := lc.current(conn)
-	if isClosed(sess.plane.Done()) {
-		return nil
-	}
-	return conn.leave(ctx, sess)
+	return conn.leave(ctx, lc.current(conn))
 }
 
 // probe attaches an address on a session of its own first, where the peer may
 // end the session of an attach that it refuses: the links of other addresses
-// are not to suffer from that. An address that has attached once is not probed
-// again.
-func (lc *linkCache) probe(conn *connection, addr Address, node address.Node) error {
-	lc.mu.Lock()
-	_, known := lc.known[addr]
-	lc.mu.Unlock()
-	if known || !conn.risky {
+// are not to suffer from that. What attached before may be refused today, so
+// each attach is probed.
+func (lc *linkCache) probe(conn *connection, node address.Node) error {
+	if !conn.risky {
 		return nil
 	}
-	if alone, err := conn.newSession(); err == nil { // else none is left, and the attach itself will tell
-		defer conn.discard(alone)
-		if _, _, err := conn.send(alone, node); err != nil {
-			return err
-		}
+	alone, err := conn.newSession()
+	if err != nil { // none is left, and the attach itself will tell
+		return nil
 	}
-	lc.mu.Lock()
-	defer lc.mu.Unlock()
-	if len(lc.known) >= maxKnown {
-		clear(lc.known)
-	}
-	lc.known[addr] = struct{}{}
-	return nil
+	defer conn.discard(alone)
+	_, _, err = conn.send(alone, node)
+	return err
 }

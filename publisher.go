@@ -110,15 +110,20 @@ func (p *Publisher) Send(ctx context.Context, addr Address, v any, opts ...*Publ
 		return nil, err
 	}
 	defer p.active.Done()
-	call := publishing{conn: conn, started: p.c.clock(), receipt: &Receipt{p: p, addr: addr}}
+	call := publishing{conn: conn, started: p.c.clock(), receipt: new(Receipt)}
 	call.receipt.started = call.started
 	err = p.pooled(ctx, &call, addr, v, o)
 	if call.receipt.plane == nil {
+		if err == nil {
+			err = unsent(addr, errKept)
+		}
 		p.report(addr, OutcomeNone, call.started, err)
 		return nil, err
 	}
 	return call.receipt, err
 }
+
+var errKept = errors.New("no middleware passed the message on")
 
 // reply sends a handler's reply and waits for its outcome. Many replies to one
 // address may be under way; the worker's buffer is used again for the next
@@ -129,7 +134,7 @@ func (p *Publisher) reply(ctx context.Context, d *Delivery, to Address, v any) e
 		return err
 	}
 	defer p.active.Done()
-	call := publishing{conn: conn, started: p.c.clock(), receipt: &Receipt{p: p, addr: to}, reply: true}
+	call := publishing{conn: conn, started: p.c.clock(), receipt: new(Receipt), reply: true}
 	call.receipt.started = call.started
 	w := p.c.worker(ctx)
 	if w != nil {

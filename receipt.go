@@ -14,8 +14,6 @@ import (
 // Receipt stands for the outcome of one Send. It may be waited for any number
 // of times, from any goroutine, also after Shutdown.
 type Receipt struct {
-	p       *Publisher
-	addr    Address
 	link    *sending
 	plane   *dataplane.Receipt
 	epoch   *epoch
@@ -29,18 +27,19 @@ func (r *Receipt) Done() <-chan struct{} { return r.plane.Done() }
 // *PublishError, or ErrUncertain. When ctx ends first it returns ErrUncertain
 // with ctx's error, for this wait only: a later one gets the answer.
 func (r *Receipt) Wait(ctx context.Context) error {
-	if err := await(ctx, r.addr, r.plane); err != nil {
+	if err := await(ctx, r.link.addr, r.plane); err != nil {
 		return err
 	}
-	_, err := outcomeOf(r.addr, r.plane)
+	_, err := outcomeOf(r.link.addr, r.plane)
 	return err
 }
 
 // Resolved is called by the data plane, once, when the outcome is known.
 func (r *Receipt) Resolved(plane *dataplane.Receipt) {
-	r.p.unsettled.resolved(r.epoch)
+	p := r.link.p
+	p.unsettled.resolved(r.epoch)
 	r.link.resolved(r, plane)
-	r.p.active.Done()
+	p.active.Done()
 }
 
 // await waits for the peer's disposition.

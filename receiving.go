@@ -98,8 +98,13 @@ func (r *receiving) take(buf []dataplane.Delivery) (brought bool) {
 		}
 		brought = true
 		r.s.received.Add(uint64(n))
+		var came time.Duration
+		if r.s.prepare != nil {
+			came = time.Since(processStart)
+		}
 		for i := range buf[:n] {
 			if d := r.read(&buf[i]); d != nil {
+				d.at = came
 				lane := r.s.lane(d)
 				r.lanes[lane] = append(r.lanes[lane], d)
 			}
@@ -164,9 +169,6 @@ func (r *receiving) read(in *dataplane.Delivery) *Delivery {
 	d.count = sections.Header.DeliveryCount
 	d.payload, d.data = in.Payload, data
 	d.props, d.headers = sections.Properties, sections.ApplicationProperties
-	if r.s.prepare != nil {
-		d.at = time.Since(processStart)
-	}
 	return d
 }
 

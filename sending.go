@@ -2,6 +2,7 @@ package amqpflow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -77,11 +78,14 @@ func (s *sending) attach(node address.Node, evicted *sending) {
 		_ = evicted.close(context.Background())
 	}
 	sess, err := s.p.links.session(s.conn)
-	if err == nil {
-		err = s.p.links.probe(s.conn, s.addr, node)
+	if err != nil {
+		err = fmt.Errorf("begin a session: %w", err)
 	}
 	if err == nil {
-		s.link, s.amqp, err = s.conn.send(sess, node)
+		err = s.p.links.probe(s.conn, node)
+	}
+	if err == nil {
+		err = s.attachOn(sess, node)
 	}
 	if err != nil {
 		s.err = &AttachError{Address: s.addr, Err: err}
@@ -90,6 +94,17 @@ func (s *sending) attach(node address.Node, evicted *sending) {
 	}
 	s.p.c.log.Info("attached", logAddress, string(s.addr), logLink, "sender")
 	s.conn.calls.Go(s.watch)
+}
+
+// attachOn attaches the link, and waits for another to go where there is no room
+// for it.
+func (s *sending) attachOn(sess *session, node address.Node) (err error) {
+	for {
+		s.link, s.amqp, err = s.conn.send(sess, node)
+		if !errors.Is(err, dataplane.ErrLimit) || !s.p.links.makeRoom(s) {
+			return err
+		}
+	}
 }
 
 // watch tells of outcomes that no caller waits for, and notices the loss of
@@ -136,6 +151,9 @@ func (s *sending) resolved(r *Receipt, plane *dataplane.Receipt) {
 	signal(s.freed)
 	if heard || last {
 		signal(s.reported)
+	}
+	if last {
+		s.p.links.tell()
 	}
 }
 

@@ -3,6 +3,7 @@ package amqpflow
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,8 +22,13 @@ type session struct {
 	err   error
 
 	// The sessions' lock guards these.
-	links int  // receiving links on it, and one for being the publisher's
-	over  bool // counted out: its last link has left
+	links   int // receiving links on it, and one for being the publisher's
+	retired bool
+}
+
+// lost reports whether the session could not begin, or has ended.
+func (s *session) lost() bool {
+	return isClosed(s.begun) && (s.err != nil || isClosed(s.plane.Done()))
 }
 
 // sessions hands out a connection's sessions within the peer's channel-max and
@@ -47,6 +53,7 @@ func (ss *sessions) init(limit int) {
 func (ss *sessions) choose(publisher *session) (s *session, fresh bool) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
+	ss.retireLocked()
 	if ss.used < ss.limit-ss.reserve {
 		s = &session{begun: make(chan struct{}), links: 1}
 		ss.used++
@@ -69,18 +76,38 @@ func (ss *sessions) choose(publisher *session) (s *session, fresh bool) {
 func (ss *sessions) leave(s *session) (last bool) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if s.links--; s.links > 0 || s.over {
+	if s.links--; s.links > 0 {
 		return false
 	}
-	s.over = true
-	ss.used--
-	for i, other := range ss.subs {
-		if other == s {
-			ss.subs = append(ss.subs[:i:i], ss.subs[i+1:]...)
-			break
-		}
+	if s.retired {
+		return true
 	}
+	ss.used--
+	ss.subs = slices.DeleteFunc(ss.subs, func(other *session) bool { return other == s })
 	return true
+}
+
+// retire gives back the place of a session that is lost, whether or not its
+// last link has left.
+func (ss *sessions) retire(s *session) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if !s.retired {
+		s.retired = true
+		ss.used--
+	}
+}
+
+// retireLocked does that for the subscriptions' sessions, which nobody may join
+// any more.
+func (ss *sessions) retireLocked() {
+	ss.subs = slices.DeleteFunc(ss.subs, func(s *session) bool {
+		if s.lost() && !s.retired {
+			s.retired = true
+			ss.used--
+		}
+		return s.retired
+	})
 }
 
 // take counts a session that is no subscription's. It returns an error where
@@ -111,13 +138,17 @@ func (cn *connection) newSession() (*session, error) {
 
 // receivingSession returns a session for a subscription's link.
 func (cn *connection) receivingSession() (*session, error) {
-	s, fresh := cn.sessions.choose(cn.c.pub.links.current(cn))
+	publisher, err := cn.c.pub.links.session(cn)
+	if err != nil {
+		return nil, err
+	}
+	s, fresh := cn.sessions.choose(publisher)
 	if fresh {
 		cn.begin(s)
 	} else {
 		<-s.begun
 	}
-	err := s.err
+	err = s.err
 	if err == nil && isClosed(s.plane.Done()) {
 		err = s.plane.Err()
 	}
@@ -155,7 +186,7 @@ func (cn *connection) begin(s *session) {
 
 // leave takes a link off its session, and ends the session with its last link.
 //
-// Spec: 2.5.2.
+// Spec: 2.5.6.
 func (cn *connection) leave(ctx context.Context, s *session) error {
 	if !cn.sessions.leave(s) || isClosed(s.plane.Done()) {
 		return nil
@@ -166,7 +197,7 @@ func (cn *connection) leave(ctx context.Context, s *session) error {
 	defer nudging.Wait()
 	defer close(ended)
 	if err := s.amqp.Close(ctx); err != nil {
-		return fmt.Errorf("amqpflow: end session: %w", err)
+		return fmt.Errorf("end session: %w", err)
 	}
 	return nil
 }

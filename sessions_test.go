@@ -1,23 +1,439 @@
-package amqpflow
+package amqpflow_test
 
 import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/amqpflow/amqpflow"
+	"github.com/amqpflow/amqpflow/amqptest"
+	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
-// A subscription may still choose the publisher's session when that is lost and
-// counted out, and leave it at once.
-func TestSessions_countASessionOutOnce(t *testing.T) {
-	var ss sessions
-	ss.init(1)
-	assert.NoError(t, ss.take())
-	publisher := &session{links: 1}
-	assert.True(t, ss.leave(publisher))
-	assert.NoError(t, ss.take()) // the one after it
-	s, fresh := ss.choose(publisher)
-	assert.Same(t, publisher, s)
-	assert.False(t, fresh)
-	assert.False(t, ss.leave(s))
-	assert.Equal(t, 1, ss.used)
+// channels are the sessions of the links in a role.
+func (p *peer) channels(role wire.Role) map[uint16]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	found := map[uint16]int{}
+	for _, l := range p.links {
+		if l.attach.Role == role {
+			found[l.channel]++
+		}
+	}
+	return found
+}
+
+// begun is how many sessions the client began, and how many it ended.
+func (p *peer) begun() (begins, ends int) {
+	return len(p.sent(wire.CodeBegin)), len(p.sent(wire.CodeEnd))
+}
+
+func TestSessions_areSharedWithinThePeersLimit(t *testing.T) {
+	for _, tc := range []struct {
+		channelMax        uint16
+		maxSessions, subs int
+		sessions, most    int  // of the subscriptions, and links on one of them
+		withPublisher     bool // they are on the publisher's session
+	}{
+		{channelMax: 100, subs: 20, sessions: 20, most: 1},
+		{channelMax: 7, subs: 20, sessions: 6, most: 4},
+		{channelMax: 100, maxSessions: 1, subs: 20, sessions: 1, most: 20, withPublisher: true},
+		{channelMax: 0, subs: 20, sessions: 1, most: 20, withPublisher: true},
+		{channelMax: 100, maxSessions: 2, subs: 20, sessions: 1, most: 20},
+		{channelMax: 1, maxSessions: 50, subs: 20, sessions: 1, most: 20},
+	} {
+		t.Run(fmt.Sprintf("%+v", tc), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPeer(t)
+				p.open.ChannelMax = tc.channelMax
+				b := amqpflow.New("amqp://localhost", &amqpflow.Options{MaxSessions: tc.maxSessions})
+				var handled atomic.Int64
+				for i := range tc.subs {
+					b.Subscribe(amqpflow.Queue(fmt.Sprint(i)), func(context.Context, *amqpflow.Delivery) error {
+						handled.Add(1)
+						return nil
+					})
+				}
+				p.connect(b)
+				require.NoError(t, b.Ready())
+				require.NoError(t, b.Publisher().Publish(t.Context(), "out", "x"))
+				receivers := p.channels(wire.RoleReceiver)
+				assert.Len(t, receivers, tc.sessions)
+				for channel, n := range receivers {
+					assert.LessOrEqual(t, n, tc.most)
+					assert.Equal(t, tc.withPublisher, channel == p.link("out", wire.RoleSender).channel)
+				}
+				begins, ends := p.begun()
+				assert.LessOrEqual(t, begins-ends, int(tc.channelMax)+1)
+				for i := range tc.subs {
+					p.deliver(fmt.Sprint(i), data("x"))
+				}
+				quiet()
+				assert.Equal(t, int64(tc.subs), handled.Load())
+				shutdown(t, b)
+				begins, ends = p.begun()
+				assert.Equal(t, begins, ends, "each ends with its last link")
+			})
+		})
+	}
+}
+
+// A shared session lives until its last link has gone.
+func TestSessions_endWithTheirLastLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer(t)
+		b := amqpflow.New("amqp://localhost", &amqpflow.Options{MaxSessions: 2})
+		one, two := b.Subscribe("one", accepting), b.Subscribe("two", accepting)
+		p.connect(b)
+		assert.Equal(t, p.link("one", wire.RoleReceiver).channel, p.link("two", wire.RoleReceiver).channel)
+		require.NoError(t, one.Close(t.Context()))
+		_, ends := p.begun()
+		assert.Zero(t, ends)
+		p.deliver("two", data("x"))
+		assert.Equal(t, wire.StateAccepted, p.awaitDisposition().State.Kind)
+		require.NoError(t, two.Close(t.Context()))
+		_, ends = p.begun()
+		assert.Equal(t, 1, ends)
+		three := b.Subscribe("three", accepting)
+		require.NoError(t, three.Attached(t.Context()))
+		require.NoError(t, b.Publisher().Publish(t.Context(), "out", "x"), "the publisher's is another")
+		shutdown(t, b)
+	})
+}
+
+// A session that the peer ends takes the subscriptions on it, and no other.
+func TestSessions_endOfASharedOneIsThatOfItsLinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer(t)
+		b := amqpflow.New("amqp://localhost", &amqpflow.Options{MaxSessions: 2})
+		one, two := b.Subscribe("one", accepting), b.Subscribe("two", accepting)
+		p.connect(b)
+		p.send(p.link("one", wire.RoleReceiver).channel, &wire.End{Error: &wire.Error{Condition: "acme:gone"}})
+		<-one.Done()
+		<-two.Done()
+		require.ErrorIs(t, two.Err(), amqpflow.ErrLinkLost)
+		require.NoError(t, b.Err())
+		three := b.Subscribe("three", accepting)
+		require.NoError(t, three.Attached(t.Context()), "there is a session for the next")
+		require.NoError(t, b.Publisher().Publish(t.Context(), "out", "x"))
+		shutdown(t, b)
+	})
+}
+
+func TestSessions_linkAboveTheHandleMaxIsAnAttachError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := amqptest.NewServer(&amqptest.Options{HandleMax: 3, ChannelMax: 1})
+		b := amqpflow.New("amqp://localhost")
+		require.NoError(t, s.Connect(t.Context(), b))
+		subs := make([]*amqpflow.Subscription, 5)
+		for i := range subs {
+			subs[i] = b.Subscribe("orders", accepting)
+			err := subs[i].Attached(t.Context())
+			if i < 4 {
+				require.NoError(t, err)
+				continue
+			}
+			var failed *amqpflow.AttachError
+			require.ErrorAs(t, err, &failed)
+			assert.Equal(t, amqpflow.Address("orders"), failed.Address)
+		}
+		require.NoError(t, b.Err())
+		require.NoError(t, b.Publisher().Publish(t.Context(), "other", "x"))
+		shutdown(t, b)
+		require.NoError(t, s.Close())
+	})
+}
+
+func TestLinks_idleForFiveMinutesAreClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer(t)
+		b := amqpflow.New("amqp://localhost", &amqpflow.Options{IdleTimeout: -1})
+		p.connect(b)
+		pub := b.Publisher()
+		require.NoError(t, pub.Publish(t.Context(), "idle", "x"))
+		require.NoError(t, pub.Publish(t.Context(), "used", "x"))
+		for range 4 {
+			<-time.After(time.Minute)
+			require.NoError(t, pub.Publish(t.Context(), "used", "x"))
+		}
+		<-time.After(time.Minute - time.Millisecond)
+		assert.NotContains(t, p.trace(), "detach sender idle", "five minutes are not over")
+		<-time.After(time.Second)
+		assert.Contains(t, p.trace(), "detach sender idle")
+		assert.NotContains(t, p.trace(), "detach sender used")
+		<-time.After(5 * time.Minute)
+		assert.Contains(t, p.trace(), "detach sender used")
+		assert.Len(t, p.sent(wire.CodeDetach), 2)
+		require.NoError(t, pub.Publish(t.Context(), "idle", "x"), "the next publish attaches it again")
+		assert.Len(t, p.sent(wire.CodeAttach), 3)
+		shutdown(t, b)
+	})
+}
+
+// A link whose Send has no outcome yet is not idle.
+func TestLinks_unconfirmedSendKeepsItsLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer(t)
+		b := amqpflow.New("amqp://localhost", &amqpflow.Options{IdleTimeout: -1})
+		p.connect(b)
+		p.mute(wire.CodeTransfer)
+		r := send(t, b, "out", "x")
+		<-time.After(20 * time.Minute)
+		assert.Empty(t, p.sent(wire.CodeDetach))
+		p.settle(p.link("out", wire.RoleSender).channel, 0, stateOK)
+		require.NoError(t, r.Wait(t.Context()))
+		<-time.After(10 * time.Minute)
+		assert.Len(t, p.sent(wire.CodeDetach), 1)
+		shutdown(t, b)
+	})
+}
+
+func TestLinks_leastRecentlyUsedGoesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 200
+		p := newPeer(t)
+		b := amqpflow.New("amqp://localhost", &amqpflow.Options{IdleTimeout: -1})
+		p.connect(b)
+		publish := func(i int) {
+			require.NoError(t, b.Publisher().Publish(t.Context(), amqpflow.Queue(fmt.Sprint(i)), "x"))
+			<-time.After(time.Millisecond)
+		}
+		for i := range most {
+			publish(i)
+		}
+		publish(0) // now 1 is the oldest
+		assert.Empty(t, p.sent(wire.CodeDetach))
+		detached := make(chan string, 10)
+		p.on(wire.CodeDetach, func(f frame) bool { // handles are used again: ask before that
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			detached <- p.nameLocked(f.channel, f.perf.(*wire.Detach).Handle)
+			return false
+		})
+		publish(most)
+		assert.Equal(t, "sender 1", <-detached)
+		publish(most + 1)
+		assert.Equal(t, "sender 2", <-detached)
+		assert.Len(t, p.sent(wire.CodeAttach), most+2)
+		p.on(wire.CodeDetach, func(frame) bool { return false })
+		shutdown(t, b)
+	})
+}
+
+// While every link has something under way there is none to close; a peer with
+// room for no more must not be asked for more.
+func TestLinks_burstToMoreAddressesThanLinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const addresses = 300
+		p := newPeer(t) // its handle-max is 255
+		b := amqpflow.New("amqp://localhost", &amqpflow.Options{IdleTimeout: -1})
+		p.connect(b)
+		p.on(wire.CodeTransfer, func(f frame) bool { // the outcomes come late
+			time.AfterFunc(time.Second, func() { p.answer(f) })
+			return true
+		})
+		var wg sync.WaitGroup
+		for i := range addresses {
+			wg.Go(func() {
+				r, err := b.Publisher().Send(t.Context(), amqpflow.Queue(fmt.Sprint(i)), "x")
+				if assert.NoError(t, err) {
+					assert.NoError(t, r.Wait(t.Context()))
+				}
+			})
+		}
+		wg.Wait()
+		assert.Len(t, p.sent(wire.CodeTransfer), addresses)
+		shutdown(t, b)
+	})
+}
+
+// A publish that finds no room, and no link to close, waits within its context
+// and not beyond Shutdown.
+func TestLinks_noRoomEndsWithTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const room = 256
+		p := newPeer(t)
+		b := amqpflow.New("amqp://localhost", &amqpflow.Options{IdleTimeout: -1})
+		p.connect(b)
+		p.mute(wire.CodeTransfer)
+		for i := range room {
+			send(t, b, amqpflow.Queue(fmt.Sprint(i)), "x")
+		}
+		started := time.Now()
+		_, err := b.Publisher().Send(within(t, time.Second), "late", "x")
+		require.ErrorIs(t, err, amqpflow.ErrNotSent)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, time.Second, time.Since(started))
+		p.settle(0, 7, stateOK)
+		synctest.Wait()
+		_, err = b.Publisher().Send(within(t, time.Second), "late", "x")
+		require.NoError(t, err, "a link has gone for it")
+		_, err = b.Publisher().Send(within(t, time.Second), "later", "x")
+		require.ErrorIs(t, err, amqpflow.ErrNotSent)
+		started = time.Now()
+		require.Error(t, b.Shutdown(within(t, 2*time.Second)), "the outcomes do not come")
+		assertWithin(t, started, 2*time.Second)
+	})
+}
+
+// harsh is a peer of an unknown product that refuses the attaches to "bad" by
+// ending their session, as older RabbitMQ does, once refusing is true.
+func harsh(t *testing.T, refusing *atomic.Bool) *peer {
+	p := newPeer(t)
+	p.open.Properties = nil
+	p.on(wire.CodeAttach, func(f frame) bool {
+		a := f.perf.(*wire.Attach)
+		if !refusing.Load() || a.Role != wire.RoleSender || a.Target.Address != "bad" {
+			return false
+		}
+		p.send(f.channel, &wire.End{Error: &wire.Error{Condition: "amqp:not-found", Description: "no exchange 'bad'"}})
+		return true
+	})
+	return p
+}
+
+func TestLinks_refusalThatEndsTheSessionHarmsNoOtherAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var refusing atomic.Bool
+		refusing.Store(true)
+		p := harsh(t, &refusing)
+		b := amqpflow.New("amqp://localhost", &amqpflow.Options{IdleTimeout: -1})
+		sub := b.Subscribe("orders", accepting)
+		p.connect(b)
+		harmless(t, b, 16, 50, 10, func(i int) amqpflow.Address { return amqpflow.Queue(fmt.Sprint(i)) }, "bad")
+		err := b.Publisher().Publish(t.Context(), "bad", "x")
+		var remote *amqp.Error
+		require.ErrorAs(t, err, &remote)
+		assert.Equal(t, amqp.ErrCond("amqp:not-found"), remote.Condition)
+		assert.Len(t, p.sent(wire.CodeTransfer), 16*50, "each message once")
+		assert.Equal(t, amqpflow.Attached, sub.State())
+		require.NoError(t, b.Ready())
+		shutdown(t, b)
+		begins, ends := p.begun()
+		assert.Equal(t, begins, ends, "every session is ended, probes included")
+	})
+}
+
+// An address that attached once and is refused later still harms none: it has
+// been moved away, or its next attach is alone.
+func TestLinks_refusalAfterASuccessfulAttach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var refusing atomic.Bool
+		p := harsh(t, &refusing)
+		b := amqpflow.New("amqp://localhost", &amqpflow.Options{IdleTimeout: -1})
+		p.connect(b)
+		require.NoError(t, b.Publisher().Publish(t.Context(), "bad", "x"))
+		require.NoError(t, b.Publisher().Publish(t.Context(), "good", "x"))
+		l := p.link("bad", wire.RoleSender)
+		p.send(l.channel, &wire.Detach{Handle: l.attach.Handle, Closed: true, Error: &wire.Error{Condition: "amqp:resource-deleted"}})
+		quiet()
+		refusing.Store(true)
+		good := p.link("good", wire.RoleSender)
+		p.mute(wire.CodeTransfer)
+		r := send(t, b, "good", "under way")
+		for range 3 {
+			require.ErrorIs(t, b.Publisher().Publish(t.Context(), "bad", "x"), amqpflow.ErrNotSent)
+		}
+		quiet()
+		require.False(t, known(r), "the other's message is not lost")
+		p.settle(good.channel, p.sent(wire.CodeTransfer)[2].perf.(*wire.Transfer).DeliveryID.Value, stateOK)
+		require.NoError(t, r.Wait(t.Context()))
+		shutdown(t, b)
+	})
+}
+
+// Where the probe's session is one too many the attach itself has to tell.
+func TestLinks_publishOnAPeerWithOneSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer(t)
+		p.open.ChannelMax, p.open.Properties = 0, nil
+		b := amqpflow.New("amqp://localhost")
+		b.Subscribe("orders", accepting)
+		p.connect(b)
+		require.NoError(t, b.Publisher().Publish(t.Context(), "out", "x"))
+		p.deliver("orders", data("x"))
+		assert.Equal(t, wire.StateAccepted, p.awaitDisposition().State.Kind)
+		shutdown(t, b)
+		begins, _ := p.begun()
+		assert.Equal(t, 1, begins)
+	})
+}
+
+// Eight workers settle a thousand deliveries in at most a hundred frames.
+func TestSettle_isMergedUnderConcurrency(t *testing.T) {
+	const n, workers = 1000, 8
+	p := newPeer(t)
+	b := amqpflow.New("amqp://localhost")
+	var handled atomic.Int64
+	goOn, all := make(chan struct{}), make(chan struct{})
+	b.Subscribe("orders", func(context.Context, *amqpflow.Delivery) error {
+		<-goOn
+		if handled.Add(1) == n {
+			close(all)
+		}
+		return nil
+	}, &amqpflow.SubscribeOptions{Workers: workers, Credit: 2 * n})
+	p.connect(b)
+	p.until(func() bool { return p.links[0].limit >= n }, "credit")
+	for range n {
+		p.deliver("orders", data("x"))
+	}
+	before := len(p.sent(wire.CodeDisposition))
+	require.Zero(t, before)
+	close(goOn)
+	await(t, patience, all)
+	shutdown(t, b)
+	frames := len(p.sent(wire.CodeDisposition))
+	t.Logf("%d frames for %d settlements", frames, n)
+	assert.LessOrEqual(t, frames, 100)
+	assert.Len(t, p.outcomes(), n)
+	for _, kinds := range p.outcomes() {
+		require.Equal(t, []wire.StateKind{wire.StateAccepted}, kinds)
+	}
+}
+
+// A publisher's session that the peer ends is replaced by the next publish, by
+// one new session for all who publish at once, also where there may be no more
+// than that one.
+func TestSessions_lostOneOfThePublisherIsReplacedOnce(t *testing.T) {
+	for _, maxSessions := range []int{1, 3, 0} {
+		t.Run(fmt.Sprint(maxSessions), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPeer(t)
+				b := amqpflow.New("amqp://localhost", &amqpflow.Options{MaxSessions: maxSessions})
+				sub := b.Subscribe("orders", accepting)
+				p.connect(b)
+				require.NoError(t, b.Publisher().Publish(t.Context(), "0", "x"))
+				begins, _ := p.begun()
+				p.send(p.link("0", wire.RoleSender).channel, &wire.End{Error: &wire.Error{Condition: "acme:gone"}})
+				quiet()
+				var wg sync.WaitGroup
+				for i := range 16 {
+					wg.Go(func() {
+						assert.NoError(t, b.Publisher().Publish(t.Context(), amqpflow.Queue(fmt.Sprint(i)), "x"))
+					})
+				}
+				wg.Wait()
+				after, _ := p.begun()
+				assert.Equal(t, begins+1, after)
+				if maxSessions == 1 {
+					<-sub.Done()
+					p.send(p.link("1", wire.RoleSender).channel, &wire.End{})
+					quiet()
+					require.NoError(t, b.Subscribe("late", accepting).Attached(t.Context()), "it is replaced for a subscription, too")
+				} else {
+					assert.Equal(t, amqpflow.Attached, sub.State())
+				}
+				shutdown(t, b)
+			})
+		})
+	}
 }

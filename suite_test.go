@@ -100,6 +100,7 @@ var behaviours = []behaviour{
 	{"tenThousandAddressesThroughTwoHundredLinks", tenThousandAddressesThroughTwoHundredLinks},
 	{"refusedAddressHarmsNoPublisher", refusedAddressHarmsNoPublisher},
 	{"subscribeAndCloseLeavesNothing", subscribeAndCloseLeavesNothing},
+	{"everySubscriptionOfATopicGetsACopy", everySubscriptionOfATopicGetsACopy},
 
 	{"shutdownReleasesWhatWasNotBegun", shutdownReleasesWhatWasNotBegun},
 	{"settledBeforeShutdownStaysSettled", settledBeforeShutdownStaysSettled},

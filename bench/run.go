@@ -87,7 +87,8 @@ func (r runner) round(ctx context.Context, s scenario, reversed bool) (p pair, e
 	}
 	order := []turn{{s, r.raw, &p.raw}, {s, r.flow, &p.flow}}
 	if s.base != "" {
-		order = append(order, turn{named(s.base), r.flow, &p.base})
+		order[1].scenario = s.longer()
+		order = append(order, turn{named(s.base).longer(), r.flow, &p.base})
 	}
 	if reversed {
 		slices.Reverse(order)

@@ -24,12 +24,16 @@ func (f *fakePeer) place(context.Context, scenario) (place, error) {
 type fakeSide struct {
 	name   string
 	order  *[]string
+	counts *[]int // of the scenarios; nil: not noted
 	failOn string // scenario
 	err    error
 }
 
 func (f fakeSide) consume(_ context.Context, _ place, s scenario, m *meter) error {
 	*f.order = append(*f.order, f.name)
+	if f.counts != nil {
+		*f.counts = append(*f.counts, s.count)
+	}
 	for range s.warm + s.count {
 		m.tick()
 	}
@@ -66,10 +70,15 @@ func TestRunner_alternatesAndDropsTheFirstRound(t *testing.T) {
 func TestRunner_runsTheBaseInEveryRound(t *testing.T) {
 	var order []string
 	p := &fakePeer{}
-	r := runner{peer: p, raw: fakeSide{name: "raw", order: &order}, flow: fakeSide{name: "flow", order: &order}}
+	var counts []int
+	r := runner{
+		peer: p, raw: fakeSide{name: "raw", order: &order, counts: &counts},
+		flow: fakeSide{name: "flow", order: &order, counts: &counts},
+	}
 	res, err := r.run(t.Context(), scenario{name: "s", base: bytesName, warm: 1, count: 10, rounds: 1})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"raw", "flow", "flow", "flow", "flow", "raw"}, order)
+	assert.Equal(t, []int{10, 30, 180_000, 180_000, 30, 10}, counts, "what is compared with its base is longer")
 	assert.True(t, res.based)
 	assert.Positive(t, res.base.median)
 }
