@@ -28,6 +28,16 @@ func (s *Subscription) settle(d *Delivery, result error) error {
 	return s.settleAs(d, state, outcome)
 }
 
+// settleByHand is settle for the user, and tells of it.
+func (s *Subscription) settleByHand(d *Delivery, result error) error {
+	err := s.settle(d, result)
+	if outcome := OutcomeOf(result); err == nil && outcome != OutcomeNone {
+		s.logOutcome(d, outcome, result)
+		s.c.observe.settled(d, outcome, since(d.at), result)
+	}
+	return err
+}
+
 func failFastCause(result error) error {
 	if chosen := chosenOutcome(result); chosen != nil && chosen.Err != nil {
 		return chosen.Err

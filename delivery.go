@@ -32,7 +32,7 @@ type Delivery struct {
 	typed   any    // the *typed[T] around it
 	decoded atomic.Pointer[decodedMessage]
 	marked  atomic.Pointer[mark]
-	at      time.Duration // when it came, since the start of the process; kept for batches alone
+	at      time.Duration // since the start of the process: when it came, kept for batches alone; then when it was handed out, kept for an observer
 }
 
 // mark is an outcome chosen by Mark.
@@ -240,7 +240,7 @@ func (d *Delivery) Accept(ctx context.Context) error { return d.Settle(ctx, nil)
 //
 // Spec: 2.6.12, 2.7.6 (disposition).
 func (d *Delivery) Settle(_ context.Context, outcome error) error {
-	return d.from.s.settle(d, outcome)
+	return d.from.s.settleByHand(d, outcome)
 }
 
 // Mark chooses the outcome that the delivery gets when its handler has

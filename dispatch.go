@@ -130,6 +130,11 @@ func (w *worker) deliver(ctx context.Context, ds []*Delivery) {
 		defer cancel()
 	}
 	started := w.s.c.clock()
+	if started != 0 {
+		for _, d := range ds {
+			d.at = started
+		}
+	}
 	if w.s.prepare != nil {
 		if ds = w.prepared(ds, started); len(ds) == 0 {
 			w.leave()

@@ -19,7 +19,8 @@ type Observer struct {
 	// where there is one.
 	State func(*Subscription, State, error)
 	// Settled is called when a delivery was settled, with the time since it
-	// was given to the handler and the handler's error.
+	// was given to the handler, or yielded, and the handler's error, or what
+	// Settle was called with.
 	Settled func(*Delivery, Outcome, time.Duration, error)
 	// Published is called when the outcome of a publish is known, or that it
 	// will not be known (the error says so), with the time that it took.

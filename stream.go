@@ -156,6 +156,7 @@ func (r *reader) wait(ctx context.Context, in *inbox) {
 // yield gives one delivery to the loop's body. One that the peer sent settled
 // only occupies the window until the body is done with it.
 func (r *reader) yield(d *Delivery, yield func(*Delivery, error) bool) bool {
+	d.at = r.s.c.clock()
 	if d.settled {
 		defer func() { _, _ = r.s.conclude(d, nil) }()
 	}
