@@ -24,7 +24,8 @@ func TestConn_closeFlushesAndWaitsForThePeersClose(t *testing.T) {
 		for range 1000 {
 			pl.deliver(0, false, nil)
 		}
-		r.p.opt.mute = map[uint64]bool{wire.CodeClose: true}
+		synctest.Wait()
+		r.p.locked(func() { r.p.opt.mute = map[uint64]bool{wire.CodeClose: true} })
 		for _, d := range take(t, l, 1000) {
 			require.NoError(t, l.Settle(d.ID, accepted))
 		}
@@ -61,7 +62,8 @@ func TestConn_closeLingersNoLongerThanItMay(t *testing.T) {
 				r.open()
 				r.begin()
 				if mute {
-					r.p.opt.mute = map[uint64]bool{wire.CodeClose: true}
+					synctest.Wait()
+		r.p.locked(func() { r.p.opt.mute = map[uint64]bool{wire.CodeClose: true} })
 				} else {
 					defer r.p.stall()()
 					_, err := r.c.Write([]byte{0, 0, 0, 8, 2, 0, 0, 0})
@@ -97,7 +99,8 @@ func TestConn_peersCloseEndsEverythingAndIsAnswered(t *testing.T) {
 		l, _, pl := r.sender(s, as, "out")
 		pl.credit(1)
 		rc := sendAll(t, l, 1)[0]
-		r.p.opt.mute = map[uint64]bool{wire.CodeClose: true}
+		synctest.Wait()
+		r.p.locked(func() { r.p.opt.mute = map[uint64]bool{wire.CodeClose: true} })
 		r.p.send(0, &wire.Close{Error: &wire.Error{Condition: "amqp:connection:forced", Description: "bye"}})
 		<-r.c.Done()
 		synctest.Wait()
