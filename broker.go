@@ -125,7 +125,7 @@ func (b *Broker) Ready() error {
 	defer c.mu.Unlock()
 	var missing []error
 	if c.conn == nil || c.finished || c.stop != nil {
-		missing = append(missing, ErrNotConnected)
+		missing = append(missing, c.notConnectedLocked())
 	}
 	for _, s := range c.subs {
 		if state, err := s.status(); state != Attached {
@@ -219,6 +219,26 @@ func (b *Broker) ConnectInProcess(ctx context.Context, dial func(context.Context
 		panic("amqpflow: ConnectInProcess: nil dial")
 	}
 	return b.c.connect(ctx, dial)
+}
+
+// notConnected is ErrNotConnected with the reason.
+func (c *core) notConnected() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.notConnectedLocked()
+}
+
+func (c *core) notConnectedLocked() error {
+	switch {
+	case c.stop != nil:
+		return fmt.Errorf("%w: shutting down, or shut down", ErrNotConnected)
+	case c.finished && c.err != nil:
+		return fmt.Errorf("%w: %s", ErrNotConnected, bare(c.err))
+	case c.conn != nil:
+		return fmt.Errorf("%w: the connection was lost", ErrNotConnected)
+	default:
+		return fmt.Errorf("%w: call Connect or Run first", ErrNotConnected)
+	}
 }
 
 // fail ends the broker with a fatal error: Done is closed and Run returns.

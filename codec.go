@@ -3,6 +3,7 @@ package amqpflow
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 )
@@ -46,8 +47,8 @@ func (jsonCodec) Append(dst []byte, v any) ([]byte, error) {
 func (jsonCodec) Decode(data []byte, v any) error { return json.Unmarshal(data, v) }
 
 var (
+	errNoCodec     = errors.New("no codec")
 	errEmptyBody   = errors.New("the body is empty")
-	errNoCodec     = errors.New("no codec for this content type")
 	errNilCodec    = errors.New("is nil")
 	errContentType = errors.New("content type stands twice or is empty")
 )
@@ -93,6 +94,15 @@ func (cs codecs) find(contentType []byte) Codec {
 	return nil
 }
 
+// none says that no codec is for a content type, and which ones there are.
+func (cs codecs) none(contentType string) error {
+	names := make([]string, len(cs))
+	for i, c := range cs {
+		names[i] = c.ContentType()
+	}
+	return fmt.Errorf("%w for %q: there are %s", errNoCodec, contentType, strings.Join(names, ", "))
+}
+
 // mediaType is a content type in lower case without its parameters.
 func mediaType(contentType string) string {
 	name, _, _ := strings.Cut(contentType, ";")
@@ -113,13 +123,14 @@ func decodeBody[T any](cs codecs, d *Delivery, body *T) error {
 		*p = json.RawMessage(d.data)
 		return nil
 	}
-	err := errNoCodec
-	if c := cs.find(d.contentType()); c != nil {
-		if len(d.data) == 0 {
-			err = emptyBody[T]()
-		} else {
-			err = c.Decode(d.data, body)
-		}
+	var err error
+	switch c := cs.find(d.contentType()); {
+	case c == nil:
+		err = cs.none(d.ContentType())
+	case len(d.data) == 0:
+		err = emptyBody[T]()
+	default:
+		err = c.Decode(d.data, body)
 	}
 	if err == nil {
 		return nil

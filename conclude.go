@@ -101,6 +101,9 @@ func (w *worker) acceptAll(ds []*Delivery, started time.Duration) (rest []*Deliv
 // settled.
 func (s *Subscription) finish(d *Delivery, err error, started time.Duration) {
 	outcome, settleErr := s.conclude(d, err)
+	if marked := d.marked.Load(); marked != nil && settleErr == nil {
+		err = marked.outcome // it is the reason
+	}
 	s.report(d, outcome, err, settleErr, started)
 }
 
@@ -180,8 +183,11 @@ func (s *Subscription) logOutcome(d *Delivery, outcome Outcome, err error) {
 	if !s.c.log.Enabled(context.Background(), level) {
 		return
 	}
-	s.c.log.Log(context.Background(), level, "settled", logAddress, string(s.addr), logLink, d.from.name,
-		logAttempt, d.Attempt(), logOutcome, outcome.String(), logError, err)
+	attrs := []any{
+		logAddress, string(s.addr), logLink, d.from.name, logMessage, d.MessageID(),
+		logAttempt, d.Attempt(), logOutcome, outcome.String(),
+	}
+	s.c.log.Log(context.Background(), level, "settled", append(attrs, reason(err)...)...)
 }
 
 func (s *Subscription) lostSettlement(outcome Outcome, err error) {

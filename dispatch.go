@@ -176,7 +176,7 @@ func (w *worker) prepare(d *Delivery) (err error) {
 // runtime.Goexit. It is called while the stack is there to be seen.
 func (w *worker) panicked(d *Delivery, value any) *PanicError {
 	failure := &PanicError{Address: w.s.addr, Value: value, Stack: debug.Stack()}
-	w.s.c.log.Error("handler panicked", logAddress, string(w.s.addr), logAttempt, d.Attempt(),
+	w.s.c.log.Error("handler panicked", logAddress, string(w.s.addr), logMessage, d.MessageID(), logAttempt, d.Attempt(),
 		logError, failure.Error(), "stack", string(failure.Stack))
 	return failure
 }

@@ -139,9 +139,10 @@
 // stack), a subscription or the broker that ended, a settlement that was lost.
 // Warn: a delivery that is retried or rejected, a link, session or connection
 // that was lost, a publish that is uncertain, an attach that was refused, a
-// handler that did not return. Info: connected, attached, shutdown. Debug: each
-// settlement and publish. Attributes: address, link, attempt, outcome,
-// condition, error, peer. A body is never logged.
+// handler that did not return. Info: connected, attached, shutting down,
+// shutdown. Debug: each settlement and publish. Attributes: address, link,
+// message-id, attempt, outcome, condition, error, peer. A body is never logged.
+// Without a Logger there is no log at all.
 //
 // # Testing
 //

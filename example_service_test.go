@@ -102,7 +102,7 @@ func ExampleBroker_Ready() {
 	must(server.Connect(context.Background(), b))
 	fmt.Println(b.Ready())
 	// Output:
-	// amqpflow: not connected
+	// amqpflow: not connected: call Connect or Run first
 	// amqpflow: subscription "orders": registered
 	// <nil>
 }

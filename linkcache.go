@@ -2,6 +2,7 @@ package amqpflow
 
 import (
 	"context"
+	"crypto/rand"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -255,6 +256,6 @@ func (lc *linkCache) probe(conn *connection, node address.Node) error {
 		return nil
 	}
 	defer conn.discard(alone)
-	_, _, err = conn.send(alone, node)
+	_, _, err = conn.send(alone, rand.Text(), node)
 	return err
 }

@@ -65,8 +65,7 @@ func (cn *connection) receive(s *Subscription) (*receiving, error) {
 // send attaches a sending link on the publisher's session.
 //
 // Spec: 2.6.3, 3.5.4.
-func (cn *connection) send(sess *session, node address.Node) (*dataplane.Link, *amqp.Sender, error) {
-	name := rand.Text()
+func (cn *connection) send(sess *session, name string, node address.Node) (*dataplane.Link, *amqp.Sender, error) {
 	link, err := sess.plane.Expect(wire.RoleSender, name, dataplane.LinkOptions{})
 	if err != nil {
 		return nil, nil, err

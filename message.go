@@ -20,7 +20,7 @@ import (
 // default.
 type PublishOptions struct {
 	// MessageID and CorrelationID are a string, a uint64, an amqp.UUID or a
-	// []byte.
+	// []byte. An empty string is none.
 	//
 	// Default: a random UUID for MessageID, none for CorrelationID.
 	MessageID, CorrelationID any
@@ -109,7 +109,7 @@ func (p *Publisher) encode(dst []byte, addr Address, v any, o *PublishOptions, d
 		return nil, &EncodeError{Address: addr, ContentType: contentType, Err: err}
 	}
 	if codec == nil && contentType == "" {
-		return failed(errNoCodec)
+		return failed(p.c.codecs.none(o.ContentType))
 	}
 	dst, err = appendSections(dst, o, contentType, replyTo)
 	if err != nil {
@@ -185,8 +185,11 @@ func appendSections(dst []byte, o *PublishOptions, contentType, replyTo string) 
 		MessageID: fromGo(o.MessageID), CorrelationID: fromGo(o.CorrelationID),
 		Subject: o.Subject, ContentType: contentType, GroupID: o.GroupID, ReplyTo: replyTo,
 	}
-	if properties.MessageID == nil {
+	if properties.MessageID == nil || properties.MessageID == "" {
 		properties.MessageID = newUUID()
+	}
+	if properties.CorrelationID == "" {
+		properties.CorrelationID = nil
 	}
 	dst = properties.Append(dst)
 	return appendHeaders(dst, o.Headers)

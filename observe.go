@@ -20,7 +20,7 @@ type Observer struct {
 	State func(*Subscription, State, error)
 	// Settled is called when a delivery was settled, with the time since it
 	// was given to the handler, or yielded, and the handler's error, or what
-	// Settle was called with.
+	// Settle or Mark was called with.
 	Settled func(*Delivery, Outcome, time.Duration, error)
 	// Published is called when the outcome of a publish is known, or that it
 	// will not be known (the error says so), with the time that it took.
@@ -35,12 +35,21 @@ type Observer struct {
 const (
 	logAddress   = "address"
 	logLink      = "link"
+	logMessage   = "message-id"
 	logAttempt   = "attempt"
 	logOutcome   = "outcome"
 	logCondition = "condition"
 	logError     = "error"
 	logPeer      = "peer"
 )
+
+// reason is the attribute of an error, none without one.
+func reason(err error) []any {
+	if err == nil {
+		return nil
+	}
+	return []any{logError, err}
+}
 
 // observer calls the user's Observer, and keeps its panics from doing harm.
 type observer struct {

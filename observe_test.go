@@ -118,10 +118,12 @@ func TestBroker_logsOnlyWhatItsPageSays(t *testing.T) {
 		book.assertLine(t, "level=INFO", "connected", "peer=")
 		book.assertLine(t, "level=INFO", "attached", "address=orders", "link=")
 		book.assertLine(t, "level=INFO", "attached", "address=out")
+		book.assertLine(t, "level=INFO", "shutting down", "held=0", "running=0")
 		book.assertLine(t, "level=INFO", "shutdown", "accepted=3", "rejected=0", "released=0", "modified=0")
 		book.assertLine(t, "level=DEBUG", "settled", "address=orders", "outcome=accepted", "attempt=1")
 		book.assertLine(t, "level=DEBUG", "published", "address=out", "outcome=accepted")
-		assert.Equal(t, 4, strings.Count(text, "level=INFO"))
+		assert.Equal(t, 5, strings.Count(text, "level=INFO"))
+		assert.NotContains(t, text, "<nil>", "what is not there has no attribute")
 		assert.Equal(t, 4, strings.Count(text, "level=DEBUG"))
 	})
 }

@@ -66,7 +66,7 @@ func TestObserver_settledInABatch(t *testing.T) {
 		got := all.all()
 		require.Len(t, got, 3)
 		assert.Equal(t, settlement{"a", amqpflow.Accepted, time.Second, nil}, got[0], "from the call, not from the coming")
-		assert.Equal(t, settlement{"b", amqpflow.Released, 2 * time.Second, failed}, got[1])
+		assert.Equal(t, settlement{"b", amqpflow.Released, 2 * time.Second, amqpflow.Release()}, got[1], "the mark is the reason")
 		assert.Equal(t, settlement{"c", amqpflow.Modified, 2 * time.Second, failed}, got[2])
 		shutdown(t, b)
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"runtime"
 	"runtime/debug"
@@ -124,7 +125,7 @@ func (cn *connection) negotiate(ctx context.Context, target *target, sasl amqp.S
 		Properties: c.opts.Properties, SASLType: sasl,
 	})
 	if err != nil {
-		return cn.failedStep(), causeOf(ctx, cn.cause(err))
+		return cn.failedStep(), causeOf(ctx, cn.handshakeError(cn.cause(err), target))
 	}
 	cn.learn(target.host)
 	if cn.pub, err = cn.newSession(); err != nil {
@@ -134,6 +135,22 @@ func (cn *connection) negotiate(ctx context.Context, target *target, sasl amqp.S
 		return stepSession, context.Cause(ctx)
 	}
 	return "", nil
+}
+
+// handshakeError puts into words what go-amqp says in codes.
+//
+// Spec: 5.3.3.6 (sasl-code).
+func (cn *connection) handshakeError(err error, target *target) error {
+	code, ok := cn.plane.SASLOutcome()
+	switch {
+	case ok && code == 1:
+		return errors.New("the peer refused the credentials (code 1)")
+	case ok && code > 1:
+		return fmt.Errorf("the peer could not authenticate (code %d)", code)
+	case !ok && target.user == nil && cn.c.opts.Credentials == nil && cn.plane.Phase() == dataplane.PhaseSASL:
+		return fmt.Errorf("%w: the URL has no user and password", err)
+	}
+	return err
 }
 
 // learn takes from the peer's OPEN what it is and how many sessions there may

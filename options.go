@@ -261,13 +261,13 @@ func (o SubscribeOptions) withDefaults(k kind) (SubscribeOptions, []error) {
 	if o.Workers == 0 {
 		o.Workers = 1
 	}
-	if o.Workers < 1 || o.Workers > o.Credit {
+	if o.Workers < 1 || o.Credit > 0 && o.Workers > o.Credit {
 		wrong("Workers", fmt.Errorf("%d is not from 1 to the credit, %d", o.Workers, o.Credit))
 	}
 	if o.BatchSize == 0 {
-		o.BatchSize = min(defaultBatchSize, o.Credit)
+		o.BatchSize = min(defaultBatchSize, max(o.Credit, 1))
 	}
-	if o.BatchSize < 1 || o.BatchSize > o.Credit {
+	if o.BatchSize < 1 || o.Credit > 0 && o.BatchSize > o.Credit {
 		wrong("BatchSize", fmt.Errorf("%d is not from 1 to the credit, %d", o.BatchSize, o.Credit))
 	}
 	if o.BatchWait == 0 {

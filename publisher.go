@@ -177,7 +177,7 @@ func (p *Publisher) enter(ctx context.Context) (*connection, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if conn == nil || p.closed || p.refusing && p.c.worker(ctx) == nil {
-		return nil, ErrNotConnected
+		return nil, p.c.notConnected()
 	}
 	p.active.Add(1)
 	return conn, nil
@@ -259,7 +259,7 @@ func (p *Publisher) report(addr Address, outcome Outcome, started time.Duration,
 	if err != nil && errors.Is(err, ErrUncertain) {
 		p.c.log.Warn("publish uncertain", logAddress, string(addr), logError, err)
 	} else if p.c.log.Enabled(context.Background(), slog.LevelDebug) {
-		p.c.log.Debug("published", logAddress, string(addr), logOutcome, outcome.String(), logError, err)
+		p.c.log.Debug("published", append([]any{logAddress, string(addr), logOutcome, outcome.String()}, reason(err)...)...)
 	}
 	p.c.observe.published(addr, outcome, since(started), err)
 }

@@ -34,8 +34,12 @@ func (r *Receipt) Wait(ctx context.Context) error {
 	return err
 }
 
+// owner is a Receipt as the data plane knows it.
+type owner Receipt
+
 // Resolved is called by the data plane, once, when the outcome is known.
-func (r *Receipt) Resolved(plane *dataplane.Receipt) {
+func (o *owner) Resolved(plane *dataplane.Receipt) {
+	r := (*Receipt)(o)
 	p := r.link.p
 	p.unsettled.resolved(r.epoch)
 	r.link.resolved(r, plane)

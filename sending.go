@@ -2,6 +2,7 @@ package amqpflow
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -22,6 +23,7 @@ type sending struct {
 	p    *Publisher
 	addr Address
 	conn *connection
+	name string
 	turn chan struct{} // capacity 1: held by the first of the queue
 
 	answered chan struct{} // closed by attach, when the three below are set
@@ -49,7 +51,7 @@ type report struct {
 
 func newSending(p *Publisher, conn *connection, addr Address) *sending {
 	return &sending{
-		p: p, addr: addr, conn: conn, turn: make(chan struct{}, 1), answered: make(chan struct{}),
+		p: p, addr: addr, conn: conn, name: rand.Text(), turn: make(chan struct{}, 1), answered: make(chan struct{}),
 		freed: make(chan struct{}, 1), reported: make(chan struct{}, 1),
 	}
 }
@@ -92,7 +94,7 @@ func (s *sending) attach(node address.Node, evicted *sending) {
 		s.p.c.log.Warn("attach refused", logAddress, string(s.addr), logError, err)
 		return
 	}
-	s.p.c.log.Info("attached", logAddress, string(s.addr), logLink, "sender")
+	s.p.c.log.Info("attached", logAddress, string(s.addr), logLink, s.name)
 	s.conn.calls.Go(s.watch)
 }
 
@@ -100,7 +102,7 @@ func (s *sending) attach(node address.Node, evicted *sending) {
 // for it.
 func (s *sending) attachOn(sess *session, node address.Node) (err error) {
 	for {
-		s.link, s.amqp, err = s.conn.send(sess, node)
+		s.link, s.amqp, err = s.conn.send(sess, s.name, node)
 		if !errors.Is(err, dataplane.ErrLimit) || !s.p.links.makeRoom(s) {
 			return err
 		}
@@ -121,7 +123,7 @@ func (s *sending) watch() {
 		case <-lost:
 			lost = nil
 			if s.p.links.forget(s) {
-				s.p.c.log.Warn("link lost", logAddress, string(s.addr), logLink, "sender", logError, s.link.Err())
+				s.p.c.log.Warn("link lost", logAddress, string(s.addr), logLink, s.name, logError, s.link.Err())
 			}
 		}
 		s.mu.Lock()
@@ -253,7 +255,7 @@ func (s *sending) pipeline(ctx context.Context, call *publishing, payload []byte
 	s.mu.Lock()
 	s.inFlight++
 	s.mu.Unlock()
-	plane, err := s.link.Send(ctx, payload, dataplane.SendOptions{Owner: r})
+	plane, err := s.link.Send(ctx, payload, dataplane.SendOptions{Owner: (*owner)(r)})
 	if plane == nil {
 		s.mu.Lock()
 		s.inFlight--

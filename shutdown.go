@@ -168,6 +168,12 @@ func (c *core) worker(ctx context.Context) *worker {
 // in parallel, but no link is detached before every handler has ended.
 func (c *core) shutdown(ctx context.Context, conn *connection, subs []*Subscription, caller *worker) error {
 	started := time.Now()
+	var held, running int
+	for _, s := range subs {
+		st := s.Stats()
+		held, running = held+st.Held, running+st.Running
+	}
+	c.log.Info("shutting down", "held", held, "running", running)
 	c.pub.refuse()
 	settle := each(subs, func(s *Subscription) error { return s.quiesce(ctx, caller) })
 	late, cancel := withGrace(ctx)
@@ -192,8 +198,10 @@ func (c *core) shutdown(ctx context.Context, conn *connection, subs []*Subscript
 		done.Released += st.Released
 		done.Modified += st.Modified
 	}
-	c.log.Info("shutdown", "after", time.Since(started), "accepted", done.Accepted, "rejected", done.Rejected,
-		"released", done.Released, "modified", done.Modified, logError, err)
+	c.log.Info("shutdown", append([]any{
+		"after", time.Since(started), "accepted", done.Accepted, "rejected", done.Rejected,
+		"released", done.Released, "modified", done.Modified,
+	}, reason(err)...)...)
 	return err
 }
 

@@ -40,6 +40,9 @@ func parseURL(raw string) (*target, error) {
 		return nil, errEncoding
 	}
 	u, err := url.Parse("amqp://" + rest)
+	if err != nil && !strings.Contains(rest, "@") {
+		return nil, errors.New("cannot be parsed: the host or the port is invalid")
+	}
 	if err != nil {
 		return nil, errEncoding
 	}

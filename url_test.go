@@ -76,7 +76,7 @@ func TestParseURL_saysWhatIsWrong(t *testing.T) {
 		"amqp://localhost/#":            "fragment",
 		"amqp://localhost:0":            "port",
 		"amqp://localhost:65536":        "port",
-		"amqp://localhost:amqp":         "percent-encode",
+		"amqp://localhost:amqp":         "the port",
 		"amqp://::1":                    "brackets",
 		"amqp://a:b:1":                  "brackets",
 		"amqp://u:p%zz@localhost":       "percent-encode",
@@ -84,8 +84,8 @@ func TestParseURL_saysWhatIsWrong(t *testing.T) {
 		"amqp://u:p/s@localhost":        "percent-encode",
 		"amqp://u:1/s@localhost":        "percent-encode",
 		"amqp://u:p?s@localhost":        "percent-encode",
-		"amqp://local host":             "percent-encode",
-		"amqp://localhost\x7f":          "percent-encode",
+		"amqp://local host":             "the host",
+		"amqp://localhost\x7f":          "the host",
 		"amqp://u:p@x,amqp://u:p@y:567": "percent-encode",
 	} {
 		_, err := parseURL(raw)

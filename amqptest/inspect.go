@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/Azure/go-amqp"
 
@@ -172,8 +173,9 @@ func (s *Server) Idle(ctx context.Context) error {
 	case <-ctx.Done():
 		s.mu.Lock()
 		s.waiters = slices.DeleteFunc(s.waiters, func(o chan struct{}) bool { return o == w })
+		busy := s.busyLocked()
 		s.mu.Unlock()
-		return ctx.Err()
+		return fmt.Errorf("amqptest: not idle: %s: %w", busy, ctx.Err())
 	case <-s.finished:
 		return ErrClosed
 	}
@@ -191,6 +193,21 @@ func (s *Server) idleLocked() bool {
 		}
 	}
 	return true
+}
+
+// busyLocked names what is not idle.
+func (s *Server) busyLocked() string {
+	var queued []string
+	for name, q := range s.queues {
+		if n := q.len(); n > 0 {
+			queued = append(queued, fmt.Sprintf("queue %q has %d messages", name, n))
+		}
+	}
+	if len(queued) == 0 {
+		return "deliveries or frames are under way"
+	}
+	slices.Sort(queued)
+	return strings.Join(queued, ", ")
 }
 
 func (c *conn) idle() bool {

@@ -63,7 +63,7 @@ func TestConn_closeLingersNoLongerThanItMay(t *testing.T) {
 				r.begin()
 				if mute {
 					synctest.Wait()
-		r.p.locked(func() { r.p.opt.mute = map[uint64]bool{wire.CodeClose: true} })
+					r.p.locked(func() { r.p.opt.mute = map[uint64]bool{wire.CodeClose: true} })
 				} else {
 					defer r.p.stall()()
 					_, err := r.c.Write([]byte{0, 0, 0, 8, 2, 0, 0, 0})
