@@ -56,14 +56,14 @@ var scenarios = []scenario{
 	{name: "consume/credit=100", credit: 100, warm: 1_000, count: 40_000, broker: 3_000, rounds: 9},
 	{name: "consume/credit=1000", credit: 1000, warm: 3_000, count: 60_000, broker: 8_000, rounds: 9},
 	{name: "consume/tls", credit: defaultCredit, tls: true, warm: 2_000, count: 40_000, rounds: 9},
-	{name: "consume/workers=4", workers: 4, base: bytesName, credit: defaultCredit, warm: 2_000, count: 50_000, rounds: 9},
-	{name: "consume/lanes=16", lanes: 16, base: bytesName, credit: defaultCredit, warm: 2_000, count: 50_000, rounds: 9},
-	{name: "consume/batch=100", batch: 100, base: bytesName, credit: defaultCredit, warm: 2_000, count: 50_000, rounds: 9},
+	{name: "consume/workers=4", workers: 4, base: bytesName, credit: defaultCredit, warm: 2_000, count: 30_000, rounds: 9},
+	{name: "consume/lanes=16", lanes: 16, base: bytesName, credit: defaultCredit, warm: 2_000, count: 30_000, rounds: 9},
+	{name: "consume/batch=100", batch: 100, base: bytesName, credit: defaultCredit, warm: 2_000, count: 30_000, rounds: 9},
 	{name: "publish/serial", work: publish, warm: 100, count: 2_000, broker: 300, rounds: 17},
 	{name: "publish/inflight=8", work: pipeline, inFlight: 8, warm: 500, count: 15_000, broker: 1_500, rounds: 9},
-	{name: "publish/inflight=128", work: pipeline, inFlight: 128, warm: 2_000, count: 40_000, broker: 8_000, rounds: 9},
-	{name: "publish/inflight=512", work: pipeline, inFlight: 512, warm: 2_000, count: 40_000, broker: 10_000, rounds: 9},
-	{name: "publish/tls", work: pipeline, inFlight: 128, tls: true, warm: 2_000, count: 30_000, rounds: 9},
+	{name: "publish/inflight=128", work: pipeline, inFlight: 128, warm: 2_000, count: 30_000, broker: 8_000, rounds: 9},
+	{name: "publish/inflight=512", work: pipeline, inFlight: 512, warm: 2_000, count: 30_000, broker: 10_000, rounds: 9},
+	{name: "publish/tls", work: pipeline, inFlight: 128, tls: true, warm: 2_000, count: 20_000, rounds: 9},
 	{name: "reply/workers=1", work: reply, workers: 1, credit: 32, warm: 500, count: 5_000, broker: 200, rounds: 9},
 	{name: "reply/workers=32", work: reply, workers: 32, credit: defaultCredit, warm: 1_000, count: 20_000, broker: 3_000, rounds: 9},
 }
@@ -71,7 +71,7 @@ var scenarios = []scenario{
 // longer is the scenario with more messages, for two runs that are as fast as
 // each other and to be compared with each other.
 func (s scenario) longer() scenario {
-	s.count *= 3
+	s.count *= 5
 	return s
 }
 
