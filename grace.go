@@ -30,16 +30,10 @@ func withGrace(ctx context.Context) (*lateSteps, context.CancelFunc) {
 	var late lateSteps
 	var cancels [steps]context.CancelFunc
 	for i := range steps {
-		late[i], cancels[i] = context.WithCancel(context.WithoutCancel(ctx))
+		late[i], cancels[i] = endingAfter(ctx, time.Duration(i+1)*grace)
 		late[i] = lateContext{Context: late[i], caller: ctx}
 	}
-	stopped := context.AfterFunc(ctx, func() {
-		for i, cancel := range cancels {
-			time.AfterFunc(time.Duration(i+1)*grace, cancel)
-		}
-	})
 	return &late, func() {
-		stopped()
 		for _, cancel := range cancels {
 			cancel()
 		}
@@ -48,8 +42,13 @@ func withGrace(ctx context.Context) (*lateSteps, context.CancelFunc) {
 
 // withinGrace returns a context that ends half a grace after ctx.
 func withinGrace(ctx context.Context) (context.Context, context.CancelFunc) {
+	return endingAfter(ctx, grace/2)
+}
+
+// endingAfter returns a context that ends d after ctx has ended.
+func endingAfter(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stopped := context.AfterFunc(ctx, func() { time.AfterFunc(grace/2, cancel) })
+	stopped := context.AfterFunc(ctx, func() { time.AfterFunc(d, cancel) })
 	return late, func() {
 		stopped()
 		cancel()

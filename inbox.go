@@ -27,12 +27,7 @@ func (in *inbox) close() {
 	in.signal()
 }
 
-func (in *inbox) signal() {
-	select {
-	case in.ready <- struct{}{}:
-	default:
-	}
-}
+func (in *inbox) signal() { signal(in.ready) }
 
 func (in *inbox) push(ds []*Delivery) {
 	if len(ds) == 0 {

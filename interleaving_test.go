@@ -196,49 +196,26 @@ func TestBroker_shutdownFromTwoHandlers(t *testing.T) {
 	})
 }
 
-func TestBroker_shutdownWhileAHandlerShutsDown(t *testing.T) {
+// A handler, and somebody else, stop the same thing: neither waits for the other.
+// stop picks what; it is called inside the bubble.
+func stoppedFromInsideAndOutside(t *testing.T, stop func(*amqpflow.Broker, *amqpflow.Subscription) func(context.Context) error) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		var b *amqpflow.Broker
-		entered, goOn := make(chan struct{}), make(chan struct{})
-		done := make(chan error, 2)
-		p, broker, _ := serve(t, func(ctx context.Context, _ *amqpflow.Delivery) error {
-			close(entered)
-			<-goOn
-			done <- b.Shutdown(ctx)
-			return nil
-		}, nil)
-		b = broker
-		p.deliver("orders", data("x"))
-		<-entered
-		began := time.Now()
-		var wg sync.WaitGroup
-		wg.Go(func() { done <- b.Shutdown(within(t, 10*time.Second)) })
-		synctest.Wait()
-		close(goOn)
-		require.NoError(t, <-done)
-		require.NoError(t, <-done)
-		assert.Less(t, time.Since(began), time.Second)
-		wg.Wait()
-	})
-}
-
-func TestSubscription_closeWhileAHandlerCloses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var s *amqpflow.Subscription
+		var end func(context.Context) error
 		entered, goOn := make(chan struct{}), make(chan struct{})
 		done := make(chan error, 2)
 		p, b, sub := serve(t, func(ctx context.Context, _ *amqpflow.Delivery) error {
 			close(entered)
 			<-goOn
-			done <- s.Close(ctx)
+			done <- end(ctx)
 			return nil
 		}, nil)
-		s = sub
+		end = stop(b, sub)
 		p.deliver("orders", data("x"))
 		<-entered
 		began := time.Now()
 		var wg sync.WaitGroup
-		wg.Go(func() { done <- s.Close(within(t, 10*time.Second)) })
+		wg.Go(func() { done <- end(within(t, 10*time.Second)) })
 		synctest.Wait()
 		close(goOn)
 		require.NoError(t, <-done)
@@ -247,6 +224,14 @@ func TestSubscription_closeWhileAHandlerCloses(t *testing.T) {
 		wg.Wait()
 		shutdown(t, b)
 	})
+}
+
+func TestBroker_shutdownWhileAHandlerShutsDown(t *testing.T) {
+	stoppedFromInsideAndOutside(t, func(b *amqpflow.Broker, _ *amqpflow.Subscription) func(context.Context) error { return b.Shutdown })
+}
+
+func TestSubscription_closeWhileAHandlerCloses(t *testing.T) {
+	stoppedFromInsideAndOutside(t, func(_ *amqpflow.Broker, s *amqpflow.Subscription) func(context.Context) error { return s.Close })
 }
 
 func TestBroker_subscriptionsOfALostSharedSession(t *testing.T) {

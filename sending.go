@@ -159,13 +159,6 @@ func (s *sending) resolved(r *Receipt, plane *dataplane.Receipt) {
 	}
 }
 
-func signal(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
-}
-
 // take waits for the turn, for the attach, and until at most inFlight messages
 // are under way. It gives the turn back where it fails.
 func (s *sending) take(ctx context.Context, inFlight int) error {

@@ -115,10 +115,7 @@ func (r *reader) settled() {
 	if r == nil {
 		return
 	}
-	select {
-	case r.changed <- struct{}{}:
-	default:
-	}
+	signal(r.changed)
 }
 
 // next waits for the next delivery. Without one, err is why the stream ended.

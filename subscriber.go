@@ -280,3 +280,11 @@ func isClosed(ch <-chan struct{}) bool {
 		return false
 	}
 }
+
+// signal leaves a token in a channel of capacity 1, unless one is there.
+func signal(ch chan<- struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
