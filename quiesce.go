@@ -25,17 +25,15 @@ func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
 	}
 	r, ended := s.link, s.state == Ended
 	s.mu.Unlock()
+	s.endLife()
 	s.stopping.Store(true)
 	if s.reader == nil {
 		s.closeInboxes()
 	}
-	if r == nil {
-		return nil
-	}
-	if ended {
+	if r == nil || ended { // handlers of a link that is lost may run
 		return s.awaitHandlers(ctx, caller)
 	}
-	s.setState(Draining)
+	s.setState(Draining, nil)
 	r.link.Freeze() // a worker may have found that the subscription has not stopped, and be about to grant
 	drained := s.drain(ctx, r)
 	if s.reader != nil {

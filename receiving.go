@@ -19,25 +19,24 @@ import (
 // subscription gets another one, so a delivery that knows its receiving can
 // never settle on a later link.
 type receiving struct {
-	s     *Subscription
-	conn  *connection
-	name  string
-	sess  *session
-	link  *dataplane.Link
-	recv  *amqp.Receiver
-	left  atomic.Bool        // it counts towards its session no more
-	begun bool               // run is under way; the subscription's lock guards it
-	swept chan chan struct{} // sweep sends, run receives and closes what it got
-	lanes [][]*Delivery      // run's alone: what one turn brings to each inbox
+	s      *Subscription
+	conn   *connection
+	name   string
+	sess   *session
+	link   *dataplane.Link
+	recv   *amqp.Receiver
+	left   atomic.Bool // it counts towards its session no more
+	health health
+	begun  bool               // run is under way; the subscription's lock guards it
+	swept  chan chan struct{} // sweep sends, run receives and closes what it got
+	lanes  [][]*Delivery      // run's alone: what one turn brings to each inbox
 }
 
 // receiveBatch is how many deliveries one turn takes from the link.
 const receiveBatch = 64
 
-// run takes what the link brings to the subscription's inbox.
-//
-// Started by attach; ends when the link is gone; waited for by the broker's
-// wait group; alone in taking deliveries from the link.
+// run takes what the link brings to the subscription's inbox, until the link
+// is gone. It is serve's, and alone in taking deliveries from the link.
 func (r *receiving) run() {
 	buf := make([]dataplane.Delivery, receiveBatch)
 	for {
@@ -56,7 +55,6 @@ func (r *receiving) run() {
 			r.take(buf)
 			close(done)
 		case <-r.link.Done():
-			r.s.linkLost(r, r.link.Err())
 			return
 		}
 	}
@@ -97,6 +95,8 @@ func (r *receiving) take(buf []dataplane.Delivery) (brought bool) {
 			return brought
 		}
 		brought = true
+		r.health.move()
+		r.conn.health.move()
 		r.s.received.Add(uint64(n))
 		var came time.Duration
 		if r.s.prepare != nil {
@@ -264,31 +264,6 @@ func (s *Subscription) giveUp(d *Delivery) {
 	if err := d.from.link.Settle(d.id, stateReleased); err == nil {
 		d.from.grant(false)
 	}
-}
-
-// linkLost is where a subscription learns that its link is gone: what it holds
-// of it is dropped, its handlers' contexts end, and the subscription ends.
-// Recovery begins here.
-func (s *Subscription) linkLost(r *receiving, cause error) {
-	s.mu.Lock()
-	closing := s.closing != nil || s.link != r
-	s.mu.Unlock()
-	lost := s.lost(goError(cause))
-	for _, w := range s.workers {
-		w.cancel(r, lost)
-	}
-	if !closing || s.reader == nil { // a Stream that is shut down still yields what it holds
-		for _, in := range s.inboxes {
-			in.purge(r)
-		}
-	}
-	s.reader.settled()
-	if closing {
-		return
-	}
-	s.c.log.Warn("link lost", logAddress, string(s.addr), logLink, r.name, logError, cause)
-	s.c.release(r)
-	s.end(lost)
 }
 
 // lost says that the subscription's link is gone, and why.
