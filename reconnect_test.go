@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,7 +44,7 @@ func TestBroker_dialsWithGrowingDelaysUntilThePeerIsBack(t *testing.T) {
 		p.hangUp()
 		lost := time.Now()
 		<-time.After(10 * time.Minute)
-		delays := append([]time.Duration{ps.dials[1].Sub(lost)}, ps.delays()[1:]...)
+		delays := append([]time.Duration{ps.dialed()[1].Sub(lost)}, ps.delays()[1:]...)
 		assert.Equal(t, growing(len(delays)), delays)
 		assert.Greater(t, len(delays), 20, "there is no last attempt")
 		require.ErrorIs(t, b.Ready(), errRefused)
@@ -64,10 +65,11 @@ func TestBroker_dialsWithGrowingDelaysUntilThePeerIsBack(t *testing.T) {
 // A peer that accepts the connection and drops it again is no healthy one.
 func TestBroker_delaysGrowWhileConnectionsComeToNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		flaky := true
+		var flaky atomic.Bool
+		flaky.Store(true)
 		ps := newPeers(t, nil)
 		ps.setup = func(n int, p *peer) {
-			if n > 0 && flaky {
+			if n > 0 && flaky.Load() {
 				time.AfterFunc(10*ms, p.hangUp)
 			}
 		}
@@ -80,16 +82,16 @@ func TestBroker_delaysGrowWhileConnectionsComeToNothing(t *testing.T) {
 		for i, d := range ps.delays()[1:] {
 			assert.Equal(t, growing(i + 2)[i+1]+10*ms, d)
 		}
-		flaky = false
+		flaky.Store(false)
 		<-time.After(time.Minute)
 		require.NoError(t, sub.Attached(t.Context()))
 		<-time.After(10 * time.Second)
-		before := len(ps.dials)
-		ps.all[len(ps.all)-1].hangUp()
+		before := len(ps.dialed())
+		ps.latest().hangUp()
 		lost := time.Now()
 		<-time.After(time.Second)
-		require.Len(t, ps.dials, before+1)
-		assert.Equal(t, 100*ms, ps.dials[before].Sub(lost), "10 s of health make the delay short again")
+		require.Len(t, ps.dialed(), before+1)
+		assert.Equal(t, 100*ms, ps.dialed()[before].Sub(lost), "10 s of health make the delay short again")
 		shutdown(t, b)
 	})
 }
@@ -315,9 +317,9 @@ func TestBroker_shutdownEndsEveryAttemptToRecover(t *testing.T) {
 				<-b.Done()
 				require.NoError(t, b.Err())
 				require.NoError(t, sub.Err())
-				dials := len(ps.dials)
+				dials := ps.dialed()
 				<-time.After(time.Hour)
-				assert.Len(t, ps.dials, dials)
+				assert.Equal(t, dials, ps.dialed())
 			})
 		})
 	}
@@ -391,7 +393,7 @@ func TestBroker_connectRetry(t *testing.T) {
 		<-time.After(time.Second)
 		ps.refusing(nil)
 		require.NoError(t, <-connected)
-		assert.Len(t, ps.all, 2, "the refused attach was tried again, too")
+		assert.Len(t, ps.came, 2, "the refused attach was tried again, too")
 		require.NoError(t, b.Ready())
 		shutdown(t, b)
 	})
@@ -404,32 +406,43 @@ func TestBroker_connectRetry(t *testing.T) {
 func TestBroker_failover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ps := newPeers(t, nil)
+		var mu sync.Mutex
 		up := map[string]bool{"two:5672": true}
 		var asked []string
+		tried := func(next ...string) []string {
+			mu.Lock()
+			defer mu.Unlock()
+			before := asked
+			clear(up)
+			for _, addr := range next {
+				up[addr] = true
+			}
+			asked = nil
+			return before
+		}
 		b := amqpflow.New("amqp://u:secret1@one", &amqpflow.Options{
 			FailoverURLs: []string{"amqp://u:secret2@two", "amqp://u:secret3@three:99"},
 			DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
-				asked = append(asked, addr)
-				if !up[addr] {
+				mu.Lock()
+				defer mu.Unlock()
+				if asked = append(asked, addr); !up[addr] {
 					return nil, errRefused
 				}
 				return ps.dial(ctx)
 			},
 		})
 		require.NoError(t, b.Connect(t.Context()))
-		assert.Equal(t, []string{"one:5672", "two:5672"}, asked)
+		assert.Equal(t, []string{"one:5672", "two:5672"}, tried("three:99"))
 		p := <-ps.came
 		assert.Equal(t, "\x00u\x00secret2", string(p.awaitCode(wire.CodeSASLInit).perf.(*wire.SASLInit).InitialResponse))
-		up["two:5672"], up["three:99"], asked = false, true, nil
 		p.hangUp()
 		<-ps.came
 		synctest.Wait()
 		require.NoError(t, b.Ready())
-		assert.Equal(t, []string{"one:5672", "two:5672", "three:99"}, asked)
-		up["three:99"], up["one:5672"], asked = false, true, nil
-		ps.all[1].hangUp()
+		assert.Equal(t, []string{"one:5672", "two:5672", "three:99"}, tried("one:5672"))
+		ps.latest().hangUp()
 		<-ps.came
-		assert.Equal(t, []string{"one:5672"}, asked, "the URL itself comes first")
+		assert.Equal(t, []string{"one:5672"}, tried(), "the URL itself comes first")
 		shutdown(t, b)
 	})
 	synctest.Test(t, func(t *testing.T) { // one that hangs leaves time for the others

@@ -3,6 +3,7 @@ package amqpflow_test
 import (
 	"context"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -60,13 +61,25 @@ func (ps *peers) refusing(err error) {
 	ps.refuse = err
 }
 
-// delays returns the times between the dials.
-func (ps *peers) delays() []time.Duration {
+// dialed returns when there was a dial.
+func (ps *peers) dialed() []time.Time {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	var all []time.Duration
-	for i := 1; i < len(ps.dials); i++ {
-		all = append(all, ps.dials[i].Sub(ps.dials[i-1]))
+	return slices.Clone(ps.dials)
+}
+
+// delays returns the times between the dials.
+func (ps *peers) delays() (all []time.Duration) {
+	dials := ps.dialed()
+	for i := 1; i < len(dials); i++ {
+		all = append(all, dials[i].Sub(dials[i-1]))
 	}
 	return all
+}
+
+// latest is the peer of the last dial that went through.
+func (ps *peers) latest() *peer {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return ps.all[len(ps.all)-1]
 }
