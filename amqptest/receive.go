@@ -178,18 +178,18 @@ func (l *link) complete(p *incoming, state *wire.State) {
 	if l.detached {
 		return
 	}
-	answer := wire.State{Kind: wire.StateAccepted}
+	to, answer := l.destination(m, &c.sections)
 	switch {
 	case state.Kind == wire.StateTransactional:
-		answer = wire.State{Kind: wire.StateRejected, Error: refusal("amqp:transaction:unknown-id", "no such transaction")}
-	case !p.settled:
-		answer = c.srv.answer(l.queue.name, answer)
+		answer = rejected("amqp:transaction:unknown-id", "no such transaction")
+	case !p.settled && to != nil:
+		answer = c.srv.answer(to.name, answer)
 	}
-	if answer.Kind == wire.StateAccepted {
-		l.queue.put(m)
+	if to != nil && answer.Kind == wire.StateAccepted {
+		answer = to.publish(m)
 	}
 	if !p.settled {
 		ses.answer(p.id, &answer, second)
 	}
-	c.srv.countTransfer(l.queue.name)
+	c.srv.countTransfer(l.address)
 }
