@@ -39,10 +39,11 @@ const (
 // conn is one connection of a client. Everything but nc is guarded by the
 // server's mutex.
 type conn struct {
-	srv  *Server
-	nc   net.Conn
-	name string        // for the log
-	wake chan struct{} // capacity 1: sent by signal, received by the writer
+	srv    *Server
+	nc     net.Conn
+	number uint64        // in the order of arrival
+	name   string        // for the log
+	wake   chan struct{} // capacity 1: sent by signal, received by the writer
 
 	phase    phase
 	external string // the identity that Options.External is to look at

@@ -128,6 +128,7 @@ type Server struct {
 	url        string
 	listeners  map[net.Listener]struct{}
 	conns      map[*conn]struct{}
+	connected  uint64 // connections so far
 	queues     map[string]*queue
 	faults     []*activeFault
 	violations []error         // and what URL could not do
