@@ -118,7 +118,7 @@ func TestDynamic_keepsItsLifetimePolicy(t *testing.T) {
 			assert.Equal(t, test.afterSender, there(), "%v: the other link is gone", test.descriptor)
 			if test.afterSender {
 				rcv := manual(t, ses, node, 1)
-				require.NoError(t, rcv.AcceptMessage(t.Context(), receive(t, rcv)))
+				_ = rcv.AcceptMessage(t.Context(), receive(t, rcv)) // the node may go before it returns
 				_ = rcv.Close(t.Context()) // it may have been closed with the node
 			}
 			assert.Equal(t, test.afterEmpty, there(), "%v: its message is gone", test.descriptor)

@@ -27,12 +27,16 @@ type link struct {
 	credit uint32
 
 	// Role sender: to a consumer.
-	source  *wire.Source // as it was answered
-	queue   *queue
-	browses bool      // takes nothing
-	next    uint64    // where it looks next, if it only looks
-	drain   bool      // the client wants its credit back
-	current *delivery // its last frame is still to be sent
+	source         *wire.Source // as it was answered
+	queue          *queue
+	browses        bool          // takes nothing
+	next           uint64        // where it looks next, if it only looks
+	drain          bool          // the client wants its credit back
+	outcomes       []wire.Symbol // that the client may choose, nil for all
+	defaultOutcome *wire.State   // of what the client settles without one
+	heard          bool          // the client has told us a delivery-count
+	heardCount     uint32        // the last one
+	current        *delivery     // its last frame is still to be sent
 
 	// Role receiver: from a publisher.
 	target     *wire.Target // as it was answered
@@ -40,6 +44,7 @@ type link struct {
 	owesCredit bool
 	unsettled  wire.Map // by delivery-tag: what the client may resume
 	incomplete bool     // and it may resume more than that
+	tags       tags     // of its deliveries that are unsettled
 }
 
 const (
@@ -62,6 +67,8 @@ func (ses *session) onAttach(a *wire.Attach) {
 	case a.Role == wire.RoleSender && !a.InitialDeliveryCount.Set:
 		c.violatef(ruleAttach, "a sender's attach without initial-delivery-count")
 		return
+	case !ses.attachHolds(a):
+		return
 	}
 	l := &link{
 		ses: ses, name: a.Name, role: !a.Role, in: a.Handle,
@@ -69,6 +76,10 @@ func (ses *session) onAttach(a *wire.Attach) {
 		unsettled: a.Unsettled, incomplete: a.IncompleteUnsettled,
 	}
 	l.out = uint32(place(&ses.handles, l))
+	if l.out > ses.most {
+		c.violatef(ruleHandleMax, "%d links, but the client's own handle-max is %d", l.out+1, ses.most)
+		return
+	}
 	ses.links[a.Handle] = l
 	refusal := l.resolve(a)
 	c.srv.log.Debug("attach", "peer", c.name, "link", a.Name, "address", l.address, "error", wireError(refusal))
@@ -82,6 +93,9 @@ func (ses *session) onAttach(a *wire.Attach) {
 // accept answers the attach and opens the link.
 func (l *link) accept(a *wire.Attach) {
 	reply := l.reply(a)
+	if a.Source != nil {
+		l.outcomes, l.defaultOutcome = a.Source.Outcomes, a.Source.DefaultOutcome
+	}
 	if l.role == wire.RoleSender {
 		reply.Source, reply.Target = l.source, a.Target
 		reply.InitialDeliveryCount = wire.Some(0)
@@ -141,6 +155,9 @@ func (ses *session) onDetach(d *wire.Detach) {
 		ses.conn.violatef(ruleHandle, "detach of handle %d, which is not attached", d.Handle)
 		return
 	}
+	if !ses.conn.fieldsHold("detach", d.Error) {
+		return
+	}
 	ses.flush()
 	l.release()
 	delete(ses.links, d.Handle)
@@ -181,15 +198,10 @@ func (l *link) giveBack() {
 
 // onFlow takes the client's view of the link.
 func (l *link) onFlow(f *wire.Flow) {
+	if !l.flowHolds(f) {
+		return
+	}
 	count := f.DeliveryCount.Value // absent: our initial one, before the client has seen our ATTACH
-	if !f.DeliveryCount.Set && l.role == wire.RoleReceiver {
-		l.ses.conn.violatef(ruleDeliveryCount, "flow on link %q: a sender's without delivery-count", l.name)
-		return
-	}
-	if after(count, l.count) {
-		l.ses.conn.violatef(ruleDeliveryCount, "flow on link %q: delivery-count %d, but it is at %d", l.name, count, l.count)
-		return
-	}
 	if l.role == wire.RoleReceiver {
 		if f.Echo {
 			l.oweCredit()
