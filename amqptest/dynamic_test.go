@@ -119,7 +119,7 @@ func TestDynamic_keepsItsLifetimePolicy(t *testing.T) {
 			if test.afterSender {
 				rcv := manual(t, ses, node, 1)
 				_ = rcv.AcceptMessage(t.Context(), receive(t, rcv)) // the node may go before it returns
-				_ = rcv.Close(t.Context()) // it may have been closed with the node
+				_ = rcv.Close(t.Context())                          // it may have been closed with the node
 			}
 			assert.Equal(t, test.afterEmpty, there(), "%v: its message is gone", test.descriptor)
 			r.send(&wire.Close{})
