@@ -153,7 +153,7 @@ func TestRetry_holdsEndWithTheSubscription(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var told []amqpflow.Outcome
+				var told gathered[amqpflow.Outcome]
 				begun, release := make(chan struct{}), make(chan struct{})
 				p, b, sub := serve(t, func(_ context.Context, d *amqpflow.Delivery) error {
 					if string(d.Data()) == "running" {
@@ -162,7 +162,7 @@ func TestRetry_holdsEndWithTheSubscription(t *testing.T) {
 					}
 					return amqpflow.RetryAfter(time.Hour, errors.New("x"))
 				}, nil, &amqpflow.Options{Observer: &amqpflow.Observer{
-					Settled: func(_ *amqpflow.Delivery, o amqpflow.Outcome, _ time.Duration, _ error) { told = append(told, o) },
+					Settled: func(_ *amqpflow.Delivery, o amqpflow.Outcome, _ time.Duration, _ error) { told.add(o) },
 				}})
 				for range 10 {
 					p.deliver("orders", data("x"))
@@ -179,7 +179,7 @@ func TestRetry_holdsEndWithTheSubscription(t *testing.T) {
 					want[id] = []wire.StateKind{wire.StateModified}
 				}
 				assert.Equal(t, want, p.outcomes())
-				assert.Len(t, told, 11)
+				assert.Len(t, told.all(), 11)
 				assert.Equal(t, uint64(11), sub.Stats().Modified)
 				if name == "Close" {
 					shutdown(t, b)
@@ -191,11 +191,11 @@ func TestRetry_holdsEndWithTheSubscription(t *testing.T) {
 
 func TestRetry_holdsEndWithTheLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told []error
+		var told gathered[error]
 		p, b, sub := serve(t, func(context.Context, *amqpflow.Delivery) error {
 			return amqpflow.RetryAfter(time.Hour, errors.New("x"))
 		}, nil, &amqpflow.Options{Observer: &amqpflow.Observer{
-			Settled: func(_ *amqpflow.Delivery, _ amqpflow.Outcome, _ time.Duration, err error) { told = append(told, err) },
+			Settled: func(_ *amqpflow.Delivery, _ amqpflow.Outcome, _ time.Duration, err error) { told.add(err) },
 		}})
 		for range 3 {
 			p.deliver("orders", data("x"))
@@ -205,8 +205,8 @@ func TestRetry_holdsEndWithTheLink(t *testing.T) {
 		p.send(l.channel, &wire.Detach{Handle: l.attach.Handle, Closed: true, Error: &wire.Error{Condition: "amqp:link:detach-forced"}})
 		quiet()
 		assert.Zero(t, sub.Stats().Retrying)
-		assert.Len(t, told, 3)
-		for _, err := range told {
+		assert.Len(t, told.all(), 3)
+		for _, err := range told.all() {
 			assert.ErrorIs(t, err, amqpflow.ErrLinkLost)
 		}
 		assert.Empty(t, p.outcomes(), "nothing is settled on a link that is gone")
