@@ -35,20 +35,33 @@ func TestRound(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			argv := c.command(t)
-			round(t, func(ctx context.Context, url string) {
-				command := exec.CommandContext(ctx, argv[0], append(argv[1:], url)...)
-				var stderr strings.Builder
-				command.Stderr = &stderr
-				stdout, err := command.Output()
-				require.NoError(t, err, "%s\n%s", stdout, &stderr)
-				assert.Equal(t, "ok "+strings.Join(steps, "\nok ")+"\n", string(stdout))
-				assert.Empty(t, stderr.String())
-			})
+			round(t, func(ctx context.Context, url string) { do(ctx, t, argv, url) })
 		})
 	}
 }
 
-// round serves one client, and has an amqpflow responder at "requests".
+// do runs a client with the URL, and wants every step of it.
+func do(ctx context.Context, t *testing.T, argv []string, url string) {
+	t.Helper()
+	command := exec.CommandContext(ctx, argv[0], append(argv[1:], url)...)
+	var stderr strings.Builder
+	command.Stderr = &stderr
+	stdout, err := command.Output()
+	require.NoError(t, err, "%s\n%s", stdout, &stderr)
+	assert.Equal(t, "ok "+strings.Join(steps, "\nok ")+"\n", string(stdout))
+	assert.Empty(t, stderr.String())
+}
+
+// responder answers what comes to "requests", in capitals.
+func responder(url string) *amqpflow.Broker {
+	b := amqpflow.New(url)
+	amqpflow.SubscribeReply(b, "requests", func(_ context.Context, m *amqpflow.Message[string]) (string, error) {
+		return strings.ToUpper(m.Body), nil
+	})
+	return b
+}
+
+// round serves one client, and a responder beside it.
 func round(t *testing.T, client func(ctx context.Context, url string)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
@@ -58,10 +71,7 @@ func round(t *testing.T, client func(ctx context.Context, url string)) {
 	})
 	defer server.Close()
 
-	b := amqpflow.New("amqp://" + user + ":" + password + "@localhost")
-	amqpflow.SubscribeReply(b, "requests", func(_ context.Context, m *amqpflow.Message[string]) (string, error) {
-		return strings.ToUpper(m.Body), nil
-	})
+	b := responder("amqp://" + user + ":" + password + "@localhost")
 	require.NoError(t, server.Connect(ctx, b))
 
 	address, err := url.Parse(server.URL())
@@ -125,4 +135,3 @@ func checkOutcomes(t *testing.T, server *amqptest.Server) {
 	require.Len(t, dead, 1)
 	assert.Equal(t, "rejected", dead[0].Properties.MessageID)
 }
-
