@@ -113,6 +113,8 @@ func (s *Server) start(nc net.Conn) error {
 		return ErrClosed
 	}
 	c := newConn(s, nc)
+	c.number = s.connected
+	s.connected++
 	s.conns[c] = struct{}{}
 	s.wg.Go(c.readLoop)
 	s.wg.Go(c.writeLoop)

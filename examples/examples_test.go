@@ -174,7 +174,7 @@ func TestExamples_brokerEndsByItself(t *testing.T) {
 }
 
 func TestExamples_brokerSaysWhatItCannotDo(t *testing.T) {
-	for _, flags := range [][]string{{"-dialect", "ibm"}, {"-users", "ann"}, {"-v", "loud"}, {"-port", "70000"}, {"-queues", "a,"}} {
+	for _, flags := range [][]string{{"-users", "ann"}, {"-v", "loud"}, {"-port", "70000"}, {"-queues", "a,"}} {
 		out, err := exec.CommandContext(t.Context(), program(t, "broker"), flags...).CombinedOutput()
 		require.Error(t, err)
 		assert.Contains(t, string(out), strings.TrimSuffix(flags[1], ","), flags)

@@ -23,10 +23,6 @@ type config struct {
 	amqptest.Options
 }
 
-var dialects = map[string]amqpflow.Dialect{
-	"generic": amqpflow.DialectGeneric, "artemis": amqpflow.DialectArtemis, "rabbitmq": amqpflow.DialectRabbitMQ,
-}
-
 func parse() *config {
 	c := &config{}
 	c.Users = map[string]string{}
@@ -51,13 +47,6 @@ func parse() *config {
 		c.Users[name] = password
 		return nil
 	}))
-	flag.Func("dialect", "`broker` to answer as: generic, artemis or rabbitmq (default generic)", func(name string) (err error) {
-		var ok bool
-		if c.Dialect, ok = dialects[name]; !ok {
-			err = fmt.Errorf("neither generic, artemis nor rabbitmq")
-		}
-		return err
-	})
 	flag.Parse()
 	c.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	c.listen = net.JoinHostPort(*host, strconv.Itoa(*port))
