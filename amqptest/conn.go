@@ -56,6 +56,7 @@ type conn struct {
 	starved bool   // deliveries wait for room in out
 	touched bool   // in srv.touched
 	drained sync.Cond
+	stall
 
 	// Reused by every frame.
 	transfer    wire.Transfer
@@ -89,7 +90,10 @@ func (c *conn) readLoop() {
 	from, to := 0, 0
 	for {
 		n, err := c.nc.Read(buf[to:])
-		if n > 0 {
+		if err != nil && c.awoken() {
+			err = nil
+		}
+		if n > 0 || err == nil {
 			to += n
 			c.lastRead.Store(time.Now().UnixNano())
 			from += c.consume(buf[from:to])
@@ -112,16 +116,20 @@ func (c *conn) consume(b []byte) int {
 	s := c.srv
 	s.lock()
 	defer s.unlock()
-	for len(c.out) > outLimit && !c.dead {
+	for c.stopped(len(b)) && !c.dead {
 		c.drained.Wait()
 	}
 	done := 0
-	for !c.dead {
+	for !c.dead && !c.deaf() {
 		n := c.next(b[done:])
 		if n == 0 {
 			return done
 		}
 		done += n
+		s.fireFaults()
+	}
+	if !c.dead {
+		return done
 	}
 	return len(b)
 }
@@ -133,6 +141,9 @@ func (c *conn) next(b []byte) int {
 		return 0
 	}
 	if c.phase == phaseHeader || c.phase == phaseAMQP {
+		if !c.arrives(b[:wire.FrameHeaderSize]) {
+			return 0
+		}
 		c.protocolHeader(b[:wire.FrameHeaderSize])
 		return wire.FrameHeaderSize
 	}
@@ -146,6 +157,9 @@ func (c *conn) next(b []byte) int {
 		return len(b)
 	}
 	if uint32(len(b)) < h.Size {
+		return 0
+	}
+	if !c.arrives(b[:h.Size]) {
 		return 0
 	}
 	c.frame(h, b[int(h.DOff)*4:h.Size])
@@ -197,6 +211,10 @@ func (c *conn) sessionFrame(channel uint16, code uint64, body []byte) {
 	ses := c.sessions[channel]
 	if ses == nil {
 		c.violatef(ruleChannel, "%s on channel %d, which has no session", performativeName(code), channel)
+		return
+	}
+	if ses.ended {
+		ses.awaitEnd(code)
 		return
 	}
 	var err error
@@ -272,6 +290,7 @@ func (c *conn) append(typ byte, channel uint16, p performative) {
 	c.out = wire.BeginFrame(c.out, typ, channel)
 	c.out = p.Append(c.out)
 	wire.EndFrame(c.out, start)
+	c.counted(true, c.out[start:])
 	c.touch()
 }
 

@@ -150,7 +150,7 @@ func TestFault_isCheckedWhenItIsSetGoing(t *testing.T) {
 			"has no name":                RefuseAttach("", amqp.ErrCondNotFound, ""),
 			"topics are not implemented": Detach(amqpflow.Topic("prices"), "", ""),
 			"outcome 99 does not exist":  Answer("orders", 99, nil),
-			`amqptest: fault: info "x"`:  Answer("orders", amqpflow.Rejected, bad),
+			`info "x"`:                   Answer("orders", amqpflow.Rejected, bad),
 		} {
 			require.ErrorContains(t, s.Fault(f), want)
 		}

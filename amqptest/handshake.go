@@ -43,6 +43,7 @@ func (c *conn) protocolHeader(b []byte) {
 func (c *conn) header(id wire.ProtoID) {
 	h := wire.ProtocolHeader(id)
 	c.out = append(c.out, h[:]...)
+	c.counted(true, h[:])
 	c.touch()
 }
 
@@ -57,6 +58,9 @@ func (c *conn) saslFrame(body []byte) {
 	var init wire.SASLInit
 	if err := init.Decode(body); err != nil {
 		c.violatef(ruleSASL, "sasl-init: %v", err)
+		return
+	}
+	if c.refuseSASL() {
 		return
 	}
 	if !c.srv.admits(&init) {
@@ -117,5 +121,6 @@ func (c *conn) openFrame(channel uint16, code uint64, body []byte) {
 		c.violatef(ruleOpen, "a max-frame-size of %d, which is below %d", o.MaxFrameSize, minMaxFrameSize)
 	default:
 		c.srv.log.Info("connection opened", "peer", c.name, "container", o.ContainerID)
+		c.refuseOpen()
 	}
 }

@@ -21,8 +21,9 @@ type link struct {
 	in       uint32    // the client's handle
 	out      uint32    // ours
 	queue    *queue
-	detached bool // our DETACH is out, the client's is awaited
-	second   bool // rcv-settle-mode second
+	withheld *activeFault // its credit
+	detached bool         // our DETACH is out, the client's is awaited
+	second   bool         // rcv-settle-mode second
 	sndMode  uint8
 
 	count  uint32 // delivery-count
@@ -67,10 +68,13 @@ func (ses *session) onAttach(a *wire.Attach) {
 	}
 	l.out = uint32(place(&ses.handles, l))
 	ses.links[a.Handle] = l
-	node, refusal := c.srv.resolve(a)
+	node, refusal := terminus(a)
 	c.srv.log.Debug("attach", "peer", c.name, "link", a.Name, "address", node, "error", wireError(refusal))
 	if refusal != nil {
 		l.refuse(a, refusal)
+		return
+	}
+	if l.refuseAttach(a, node) {
 		return
 	}
 	l.queue = c.srv.queue(node)
@@ -116,6 +120,12 @@ func (l *link) reply(a *wire.Attach) *wire.Attach {
 }
 
 func (l *link) refuse(a *wire.Attach, e *wire.Error) {
+	l.replyRefused(a)
+	l.detach(e)
+}
+
+// replyRefused answers an attach that is refused: there is no terminus.
+func (l *link) replyRefused(a *wire.Attach) {
 	reply := l.reply(a)
 	if l.role == wire.RoleSender {
 		reply.Target = a.Target
@@ -129,14 +139,16 @@ func (l *link) refuse(a *wire.Attach, e *wire.Error) {
 		}
 	}
 	l.ses.conn.write(l.ses.out, reply)
-	l.detach(e)
 }
 
 // detach closes the link from our side; what the client still sends on it
 // until its own DETACH is counted and dropped.
-func (l *link) detach(e *wire.Error) {
+func (l *link) detach(e *wire.Error) { l.detachAs(e, true) }
+
+// detachAs is detach, which closes the link or only suspends it.
+func (l *link) detachAs(e *wire.Error, closed bool) {
 	l.ses.flush()
-	l.ses.conn.write(l.ses.out, &wire.Detach{Handle: l.out, Closed: true, Error: e})
+	l.ses.conn.write(l.ses.out, &wire.Detach{Handle: l.out, Closed: closed, Error: e})
 	l.release()
 	l.detached = true
 }
@@ -151,6 +163,9 @@ func (ses *session) onDetach(d *wire.Detach) {
 	ses.flush()
 	l.release()
 	delete(ses.links, d.Handle)
+	if !l.detached && l.queue != nil && ses.conn.srv.ignores(l.subject(), faultIgnoreDetach) {
+		return // its handle on our side stays taken
+	}
 	ses.handles[l.out] = nil
 	if !l.detached {
 		ses.conn.write(ses.out, &wire.Detach{Handle: l.out, Closed: d.Closed})
@@ -178,16 +193,8 @@ func (l *link) release() {
 	}
 }
 
-// resolve returns the name of the node that the attach asks for, or why it is
+// terminus returns the name of the node that the attach asks for, or why it is
 // refused.
-func (s *Server) resolve(a *wire.Attach) (string, *wire.Error) {
-	node, e := terminus(a)
-	if e != nil {
-		return node, e
-	}
-	return node, s.refusal(node)
-}
-
 func terminus(a *wire.Attach) (string, *wire.Error) {
 	if a.Role == wire.RoleReceiver {
 		t := a.Source
@@ -245,7 +252,7 @@ func (l *link) onFlow(f *wire.Flow) {
 	}
 	if f.LinkCredit.Set {
 		l.credit = min(remaining(f.LinkCredit.Value, l.count-count), math.MaxInt32)
-		l.drain = f.Drain
+		l.drain = f.Drain && (l.drain || !l.ses.conn.srv.ignores(l.subject(), faultIgnoreDrain))
 		l.queue.touch()
 	}
 	if f.Echo && !l.drain {

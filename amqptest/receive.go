@@ -178,18 +178,22 @@ func (l *link) complete(p *incoming, state *wire.State) {
 	if l.detached {
 		return
 	}
+	var fault *activeFault
 	answer := wire.State{Kind: wire.StateAccepted}
 	switch {
 	case state.Kind == wire.StateTransactional:
 		answer = wire.State{Kind: wire.StateRejected, Error: refusal("amqp:transaction:unknown-id", "no such transaction")}
 	case !p.settled:
-		answer = c.srv.answer(l.queue.name, answer)
+		answer, fault = l.faultyAnswer(l.queue.name, answer)
 	}
 	if answer.Kind == wire.StateAccepted {
 		l.queue.put(m)
 	}
-	if !p.settled {
+	switch {
+	case fault != nil:
+		ses.answerLate(fault, p.id, answer, second)
+	case !p.settled:
 		ses.answer(p.id, &answer, second)
 	}
-	c.srv.countTransfer(l.queue.name)
+	c.srv.countTransfer(l)
 }

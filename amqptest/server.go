@@ -112,16 +112,17 @@ type Server struct {
 
 	wg sync.WaitGroup // two goroutines per connection, one for URL's listener
 
-	mu         sync.Mutex
-	closed     bool
-	finished   chan struct{} // closed by Close when everything has ended
-	url        string
-	listeners  map[net.Listener]struct{}
-	conns      map[*conn]struct{}
-	queues     map[string]*queue
-	faults     []*activeFault
-	violations []error         // and what URL could not do
-	waiters    []chan struct{} // of Idle; closed by the server
+	mu        sync.Mutex
+	closed    bool
+	finished  chan struct{} // closed by Close when everything has ended
+	url       string
+	listeners map[net.Listener]struct{}
+	conns     map[*conn]struct{}
+	queues    map[string]*queue
+	faulty
+	timers     map[*time.Timer]struct{} // of later
+	violations []error                  // and what URL could not do
+	waiters    []chan struct{}          // of Idle; closed by the server
 
 	// Work that unlock does before it lets go of the mutex.
 	dirty   []*queue   // may have something to deliver
@@ -146,6 +147,7 @@ func NewServer(opts ...*Options) *Server {
 		finished:  make(chan struct{}),
 		listeners: map[net.Listener]struct{}{},
 		conns:     map[*conn]struct{}{},
+		timers:    map[*time.Timer]struct{}{},
 		queues:    map[string]*queue{},
 	}
 }
@@ -163,6 +165,8 @@ func (s *Server) Close() error {
 	s.closed = true
 	var listeners []net.Listener
 	if first {
+		s.stopTimers()
+		s.heal()
 		for l := range s.listeners {
 			listeners = append(listeners, l)
 		}

@@ -27,6 +27,8 @@ type session struct {
 	creditors   []*link             // owe credit, unless detached since
 	owesFlow    bool                // the client is to hear its window
 	owing       bool                // in srv.owing
+	withheld    *activeFault        // its window
+	ended       bool                // our END is out, the client's is awaited
 
 	// What we send.
 	nextOut   uint32 // transfer-id of our next transfer frame
@@ -57,16 +59,18 @@ func (c *conn) onBegin(channel uint16, body []byte) {
 	}
 	ses := &session{
 		conn: c, in: channel, links: map[uint32]*link{},
-		nextIn: b.NextOutgoingID, inWindow: opts.Window, outWindow: b.IncomingWindow,
+		nextIn: b.NextOutgoingID, outWindow: b.IncomingWindow,
 		unsettledIn: map[uint32]struct{}{}, unsettled: map[uint32]*delivery{},
 	}
+	ses.inWindow = ses.grantedWindow()
 	ses.out = uint16(place(&c.channels, ses))
 	c.sessions[channel] = ses
 	c.write(ses.out, &wire.Begin{
 		RemoteChannel:  wire.Some(uint32(channel)),
-		NextOutgoingID: ses.nextOut, IncomingWindow: opts.Window, OutgoingWindow: math.MaxInt32,
+		NextOutgoingID: ses.nextOut, IncomingWindow: ses.inWindow, OutgoingWindow: math.MaxInt32,
 		HandleMax: opts.HandleMax,
 	})
+	ses.refuseBegin()
 }
 
 // place puts v at the lowest free index of list and returns the index.
@@ -87,6 +91,10 @@ func (ses *session) onEnd() {
 	ses.flush()
 	ses.release()
 	delete(c.sessions, ses.in)
+	if c.srv.ignores(ses.subject(), faultIgnoreEnd) {
+		ses.ended = true
+		return // the channel on our side stays taken
+	}
 	c.channels[ses.out] = nil
 	c.write(ses.out, &wire.End{})
 }
@@ -113,7 +121,7 @@ func (ses *session) flush() {
 	for _, l := range ses.creditors {
 		if l.owesCredit {
 			l.owesCredit = false
-			l.credit = linkCredit
+			l.credit = l.grantedCredit()
 			ses.writeFlow(l, false)
 		}
 	}
@@ -126,7 +134,7 @@ func (ses *session) flush() {
 // writeFlow sends the session's state, with l's unless that is nil. Each one
 // opens the window again.
 func (ses *session) writeFlow(l *link, drain bool) {
-	ses.inWindow = ses.conn.srv.opts.Window
+	ses.inWindow = ses.grantedWindow()
 	ses.owesFlow = false
 	f := wire.Flow{
 		NextIncomingID: wire.Some(ses.nextIn), IncomingWindow: ses.inWindow,
@@ -178,7 +186,7 @@ func (ses *session) onFlow(f *wire.Flow) {
 		c.violatef(ruleHandle, "flow on handle %d, which is not attached", f.Handle.Value)
 		return
 	}
-	if !l.detached {
+	if !l.detached && l.queue != nil {
 		l.onFlow(f)
 	}
 }

@@ -98,6 +98,9 @@ func (ses *session) settle(id uint32, disposition *wire.Disposition) bool {
 		ses.conn.violatef(ruleSettledTwice, "delivery %d is settled already", id)
 		return false
 	}
+	if ses.conn.srv.ignores(d.link.subject(), faultIgnoreDisposition) {
+		return true
+	}
 	delete(ses.unsettled, id)
 	if !disposition.Settled { // the second mode: the client learns that we settled it
 		ses.excused.add(id)
