@@ -15,6 +15,9 @@ func (c *conn) onClose(body []byte) {
 		c.violatef(rulePerformative, "close: %v", err)
 		return
 	}
+	if !c.fieldsHold("close", cl.Error) {
+		return
+	}
 	c.srv.log.Info("connection closed by the client", "peer", c.name, "error", wireError(cl.Error))
 	c.closeIn = true
 	if c.srv.ignores(subject{conn: c}, faultIgnoreClose) {

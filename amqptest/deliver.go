@@ -36,7 +36,7 @@ func (l *link) deliver(m *message) {
 		ses.unsettled[d.id] = d
 	}
 	l.proceed()
-	m.acquired = true
+	m.acquired = m.acquired || !l.browses
 	l.duplicate(m)
 	ses.conn.srv.countTransfer(l)
 }

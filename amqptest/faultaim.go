@@ -96,7 +96,7 @@ type subject struct {
 }
 
 func (l *link) subject() subject {
-	return subject{conn: l.ses.conn, ses: l.ses, link: l.name, node: l.nodeName()}
+	return subject{conn: l.ses.conn, ses: l.ses, link: l.name, node: l.address}
 }
 
 func (ses *session) subject() subject { return subject{conn: ses.conn, ses: ses} }
@@ -109,7 +109,7 @@ func (a *aim) hits(on subject) bool {
 }
 
 func (a *aim) hitsConn(c *conn) bool {
-	return (a.conn == 0 || a.conn == c.id) && (a.container == "" || a.container == c.peer.ContainerID)
+	return (a.conn == 0 || uint64(a.conn) == c.number+1) && (a.container == "" || a.container == c.peer.ContainerID)
 }
 
 // sessionsOf are the sessions of c that a hits, by our channel.
@@ -226,15 +226,7 @@ func handleOf(body []byte) (uint32, bool) {
 	}
 }
 
-// nodeName is the name of the link's node on the wire.
-func (l *link) nodeName() string {
-	if l.queue == nil {
-		return ""
-	}
-	return l.queue.name
-}
-
 // attached says whether neither side has detached the link.
 func (l *link) attached() bool {
-	return l.queue != nil && !l.detached && l.ses.links[l.in] == l
+	return l.node != nil && !l.detached && l.ses.links[l.in] == l
 }

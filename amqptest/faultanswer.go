@@ -70,16 +70,19 @@ func (l *link) faultyAnswer(node string, otherwise wire.State) (wire.State, *act
 	return f.state, f
 }
 
-// answerLate answers a delivery as f says: later, at once or never.
-func (ses *session) answerLate(f *activeFault, id uint32, state wire.State, second bool) {
-	s := ses.conn.srv
+// answerLate answers a delivery as f says: at once, later or never.
+func (l *link) answerLate(f *activeFault, p *incoming, answer wire.State, second bool) {
+	ses := l.ses
+	l.tags.add(p.tag)
+	ses.unsettledIn[p.id] = &answered{link: l, tag: p.tag}
 	if f.kind == faultDropDisposition {
-		s.over(f)
+		ses.conn.srv.over(f)
 		return
 	}
-	s.perform(f, func() {
-		if ses.conn.sessions[ses.in] == ses && !ses.ended {
-			ses.answer(id, &state, second)
+	ses.conn.srv.perform(f, func() {
+		if l.attached() && ses.unsettledIn[p.id] != nil {
+			delete(ses.unsettledIn, p.id)
+			l.tell(p, &answer, second)
 		}
 	})
 }

@@ -43,7 +43,7 @@ func (l *link) takeBack(f *activeFault) []func() {
 	var blows []func()
 	for _, id := range slices.Sorted(maps.Keys(ses.unsettled)) {
 		d := ses.unsettled[id]
-		if d.link != l || l.current == d {
+		if d.link != l || l.current == d || l.browses {
 			continue
 		}
 		blows = append(blows, func() {
@@ -52,10 +52,7 @@ func (l *link) takeBack(f *activeFault) []func() {
 			ses.conn.write(ses.out, &wire.Disposition{
 				Role: wire.RoleSender, First: id, Last: id, Settled: true, State: f.state,
 			})
-			if f.state.DeliveryFailed {
-				d.message.header.DeliveryCount++
-			}
-			l.queue.giveBack(d.message)
+			l.queue.conclude(d, &f.state)
 		})
 	}
 	return blows
@@ -76,7 +73,7 @@ func (l *link) overSend() []func() {
 // index i is due.
 func (q *queue) reordered(l *link, i int) int {
 	s := q.srv
-	if len(s.faults) == 0 || i+1 >= len(q.waiting) || slices.Contains(q.waiting[i+1].refusedBy, l) {
+	if len(s.faults) == 0 || l.browses || i+1 >= len(q.waiting) || slices.Contains(q.waiting[i+1].refusedBy, l) {
 		return i
 	}
 	if s.ignores(l.subject(), faultReorder) {
@@ -89,7 +86,7 @@ func (q *queue) reordered(l *link, i int) int {
 // if a fault wants that.
 func (l *link) duplicate(m *message) {
 	s := l.ses.conn.srv
-	if len(s.faults) == 0 || m.duplicate || !s.ignores(l.subject(), faultDuplicate) {
+	if len(s.faults) == 0 || m.duplicate || l.browses || !s.ignores(l.subject(), faultDuplicate) {
 		return
 	}
 	second := *m

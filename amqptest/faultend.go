@@ -4,7 +4,6 @@ import (
 	"github.com/Azure/go-amqp"
 
 	"github.com/amqpflow/amqpflow"
-	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
 // Detach closes every link of addr with a condition and a description, or
@@ -54,30 +53,6 @@ func WriteBytes(b []byte) Fault {
 	return Fault{kind: faultWriteBytes, data: string(b), times: 1}
 }
 
-// finish ends the session from our side: what the client still sends on it
-// until its own END is dropped.
-func (ses *session) finish(e *wire.Error) {
-	c := ses.conn
-	if ses.ended || c.sessions[ses.in] != ses {
-		return
-	}
-	ses.flush()
-	c.write(ses.out, &wire.End{Error: e})
-	ses.release()
-	clear(ses.links)
-	clear(ses.handles)
-	ses.creditors, ses.owesFlow = nil, false
-	ses.ended = true
-}
-
-// awaitEnd takes a frame of the client after our END.
-func (ses *session) awaitEnd(code uint64) {
-	if code == wire.CodeEnd {
-		delete(ses.conn.sessions, ses.in)
-		ses.conn.channels[ses.out] = nil
-	}
-}
-
 // hangUp closes the connection without a word once it has written what comes
 // before at.
 func (c *conn) hangUp(at uint64) {
@@ -118,7 +93,7 @@ func (s *Server) blows(f *activeFault, c *conn) []func() {
 			}
 		case faultEnd:
 			for _, ses := range f.aim.sessionsOf(c) {
-				blows = append(blows, func() { ses.finish(f.error) })
+				blows = append(blows, func() { ses.end(f.error) })
 			}
 		default:
 			if c.reachable(f) && f.aim.on(c) {

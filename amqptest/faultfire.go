@@ -12,7 +12,6 @@ import (
 // faulty is what a Server knows of its faults, guarded by its mutex.
 type faulty struct {
 	faults   []*activeFault
-	asked    int  // connections that clients have asked for
 	healings int  // calls of heal
 	firing   bool // within fireFaults
 }
@@ -211,7 +210,7 @@ func (s *Server) hit(f *activeFault, c *conn) {
 
 // inOrder are the connections by the time at which they were asked for.
 func (s *Server) inOrder() []*conn {
-	return slices.SortedFunc(maps.Keys(s.conns), func(a, b *conn) int { return cmp.Compare(a.id, b.id) })
+	return slices.SortedFunc(maps.Keys(s.conns), func(a, b *conn) int { return cmp.Compare(a.number, b.number) })
 }
 
 // forget drops what the faults know of a connection that has ended.

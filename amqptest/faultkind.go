@@ -8,7 +8,6 @@ import (
 	"github.com/Azure/go-amqp"
 
 	"github.com/amqpflow/amqpflow"
-	"github.com/amqpflow/amqpflow/internal/address"
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
@@ -114,7 +113,7 @@ func (s *Server) activate(f *Fault) (*activeFault, error) {
 	}
 	if f.addr != "" || traits[f.kind].addressed {
 		var err error
-		if a.aim.node, err = queueName(f.addr); err != nil {
+		if a.aim.node, _, err = s.nameOf(f.addr); err != nil {
 			return nil, err
 		}
 	}
@@ -184,18 +183,6 @@ func (f *Fault) checkContent() error {
 		}
 	}
 	return nil
-}
-
-// queueName returns the name of the queue on the wire.
-func queueName(addr amqpflow.Address) (string, error) {
-	a, err := address.Parse(string(addr))
-	if err != nil {
-		return "", err
-	}
-	if a.Kind == address.KindTopic {
-		return "", fmt.Errorf("address %q: topics are not implemented", addr)
-	}
-	return a.Name, nil
 }
 
 func stateOf(outcome amqpflow.Outcome, reason *amqp.Error) (wire.State, error) {

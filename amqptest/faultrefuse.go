@@ -108,15 +108,26 @@ func (c *conn) refuseOpen() {
 // refuseBegin ends the session after its BEGIN if a fault wants that.
 func (ses *session) refuseBegin() {
 	if f := ses.conn.srv.happens(ses.subject(), faultRefuseBegin); f != nil {
-		ses.conn.srv.perform(f, func() { ses.finish(f.error) })
+		ses.conn.srv.perform(f, func() {
+			if !ses.ended && ses.conn.sessions[ses.in] == ses {
+				ses.end(f.error)
+			}
+		})
 	}
 }
 
 // refuseAttach refuses the link if a fault wants that. A delay is one of the
 // detach: the answer without terminus comes at once.
-func (l *link) refuseAttach(a *wire.Attach, node string) bool {
+func (l *link) refuseAttach(a *wire.Attach) bool {
 	s := l.ses.conn.srv
-	f := s.happens(subject{conn: l.ses.conn, ses: l.ses, link: l.name, node: node}, faultRefuseAttach)
+	on := l.subject()
+	switch {
+	case l.role == wire.RoleSender && a.Source != nil:
+		on.node = a.Source.Address
+	case l.role == wire.RoleReceiver && a.Target != nil:
+		on.node = a.Target.Address
+	}
+	f := s.happens(on, faultRefuseAttach)
 	if f == nil {
 		return false
 	}

@@ -62,7 +62,6 @@ const heldInput = 1 << 20
 // stall is what faults have done to a connection, guarded by the server's
 // mutex.
 type stall struct {
-	id      int    // 1 is the first that the server was asked for
 	sent    uint64 // bytes that the writer has taken so far
 	held    map[*activeFault]struct{}
 	mutedAt uint64 // where what the client hears ends
@@ -137,6 +136,9 @@ func (s *Server) heal() {
 
 // lift ends f on the session and its links; nil stands for any fault.
 func (ses *session) lift(f *activeFault) {
+	if ses.ended {
+		return
+	}
 	if ses.withheld != nil && (f == nil || ses.withheld == f) {
 		ses.withheld = nil
 		ses.owesFlow = true

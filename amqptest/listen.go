@@ -114,8 +114,8 @@ func (s *Server) start(nc net.Conn) error {
 		return ErrClosed
 	}
 	c := newConn(s, nc)
-	s.asked++
-	c.id = s.asked
+	c.number = s.connected
+	s.connected++
 	if err := c.refuseTCP(); err != nil {
 		return err
 	}
