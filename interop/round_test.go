@@ -89,7 +89,7 @@ func round(t *testing.T, client func(ctx context.Context, url string)) {
 func checkBroker(ctx context.Context, t *testing.T, server *amqptest.Server) {
 	t.Helper()
 	require.NoError(t, server.Idle(ctx)) // every queue is empty
-	assert.Equal(t, []string{ // and no dynamic node is left
+	assert.Equal(t, []string{            // and no dynamic node is left
 		"browsed", "drained", "idle", "large", "outcomes", "redelivered", "requests", "sent",
 	}, server.Nodes())
 	accepted := func(ids ...string) (r []amqptest.Settlement) {
