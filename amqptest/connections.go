@@ -109,7 +109,7 @@ func (ses *session) describe() Session {
 
 func (l *link) describe() Link {
 	r := Link{
-		Name: l.name, Handle: l.in, Address: amqpflow.Address(l.queue.name),
+		Name: l.name, Handle: l.in, Address: amqpflow.Address(l.address),
 		Receiver: l.role == wire.RoleSender, Credit: l.credit,
 	}
 	for _, d := range l.ses.unsettled {
@@ -136,7 +136,7 @@ func (s *Server) Credit(addr amqpflow.Address) int {
 // Unsettled returns how many deliveries of addr consumers hold that they have
 // not settled. 0 if addr is none of the server's.
 func (s *Server) Unsettled(addr amqpflow.Address) int {
-	name, err := queueName(addr)
+	name, _, err := s.nameOf(addr)
 	if err != nil {
 		return 0
 	}
@@ -146,7 +146,7 @@ func (s *Server) Unsettled(addr amqpflow.Address) int {
 	for c := range s.conns {
 		for _, ses := range c.sessions {
 			for _, d := range ses.unsettled {
-				if d.link.queue.name == name {
+				if d.link.address == name {
 					n++
 				}
 			}
@@ -157,14 +157,14 @@ func (s *Server) Unsettled(addr amqpflow.Address) int {
 
 // consumers visits the links on which clients receive from addr.
 func (s *Server) consumers(addr amqpflow.Address, visit func(*link)) {
-	name, err := queueName(addr)
+	name, _, err := s.nameOf(addr)
 	if err != nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if q := s.queues[name]; q != nil {
-		for _, l := range q.links {
+	if n := s.nodes[name]; n != nil {
+		for _, l := range n.links {
 			if l.role == wire.RoleSender {
 				visit(l)
 			}

@@ -36,8 +36,8 @@ func (l *link) deliver(m *message) {
 		ses.unsettled[d.id] = d
 	}
 	l.proceed()
-	m.acquired = true
-	ses.conn.srv.countTransfer(l.queue.name)
+	m.acquired = m.acquired || !l.browses
+	ses.conn.srv.countTransfer(l.address)
 }
 
 // proceed sends frames of the current delivery while it may.

@@ -7,7 +7,6 @@ import (
 	"github.com/Azure/go-amqp"
 
 	"github.com/amqpflow/amqpflow"
-	"github.com/amqpflow/amqpflow/internal/address"
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
@@ -97,14 +96,14 @@ type activeFault struct {
 	seen  int // events since it was set going or has last happened
 }
 
-// Fault sets f going. It returns an error if f is a zero Fault, its address is
-// not that of a queue, Times is below 1 or After below 0; ErrClosed after
+// Fault sets f going. It returns an error if f is a zero Fault, its address
+// cannot be parsed, Times is below 1 or After below 0; ErrClosed after
 // Close; and a bad option of the server.
 func (s *Server) Fault(f Fault) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
-	active, err := f.activate()
+	active, err := f.activate(s)
 	if err != nil {
 		return fmt.Errorf("amqptest: fault: %w", err)
 	}
@@ -114,7 +113,7 @@ func (s *Server) Fault(f Fault) error {
 	return nil
 }
 
-func (f Fault) activate() (*activeFault, error) {
+func (f Fault) activate(s *Server) (*activeFault, error) {
 	a := &activeFault{Fault: f}
 	switch {
 	case f.kind == faultNone:
@@ -126,7 +125,7 @@ func (f Fault) activate() (*activeFault, error) {
 	}
 	var err error
 	if f.kind != faultDrop {
-		if a.node, err = queueName(f.addr); err != nil {
+		if a.node, _, err = s.nameOf(f.addr); err != nil {
 			return nil, err
 		}
 	}
@@ -138,18 +137,6 @@ func (f Fault) activate() (*activeFault, error) {
 		a.error = refusal(f.cond, f.text)
 	}
 	return a, nil
-}
-
-// queueName returns the name of the queue on the wire.
-func queueName(addr amqpflow.Address) (string, error) {
-	a, err := address.Parse(string(addr))
-	if err != nil {
-		return "", err
-	}
-	if a.Kind == address.KindTopic {
-		return "", fmt.Errorf("address %q: topics are not implemented", addr)
-	}
-	return a.Name, nil
 }
 
 func stateOf(outcome amqpflow.Outcome, reason *amqp.Error) (wire.State, error) {
@@ -247,12 +234,12 @@ func (s *Server) fireFaults() {
 
 // detachAll closes the links of f's node and says whether there were any.
 func (s *Server) detachAll(f *activeFault) bool {
-	q := s.queues[f.node]
-	if q == nil || len(q.links) == 0 {
+	n := s.nodes[f.node]
+	if n == nil || len(n.links) == 0 {
 		return false
 	}
-	for len(q.links) > 0 {
-		q.links[0].detach(f.error)
+	for len(n.links) > 0 {
+		n.links[0].detach(f.error)
 	}
 	return true
 }

@@ -158,8 +158,9 @@ func (c *conn) openFrame(channel uint16, code uint64, body []byte) {
 	opts := &c.srv.opts
 	c.write(0, &wire.Open{
 		ContainerID: containerID, MaxFrameSize: opts.MaxFrameSize, ChannelMax: opts.ChannelMax,
-		IdleTimeout: uint32(opts.IdleTimeout.Milliseconds() / 2),
-		Properties:  wire.Map{{Key: wire.Symbol("product"), Value: containerID}},
+		IdleTimeout:         uint32(opts.IdleTimeout.Milliseconds() / 2),
+		OfferedCapabilities: c.srv.dialect.offered,
+		Properties:          c.srv.dialect.properties,
 	})
 	c.phase = phaseRunning
 	switch {

@@ -2,11 +2,7 @@ package amqptest
 
 import (
 	"math"
-	"slices"
 
-	"github.com/Azure/go-amqp"
-
-	"github.com/amqpflow/amqpflow/internal/address"
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
@@ -20,15 +16,21 @@ type link struct {
 	role     wire.Role // ours
 	in       uint32    // the client's handle
 	out      uint32    // ours
-	queue    *queue
-	detached bool // our DETACH is out, the client's is awaited
-	second   bool // rcv-settle-mode second
+	address  string    // of its node on the wire
+	node     *node     // nil if the attach was refused
+	detached bool      // our DETACH is out, the client's is awaited
+	released bool      // it is off its node
+	second   bool      // rcv-settle-mode second
 	sndMode  uint8
 
 	count  uint32 // delivery-count
 	credit uint32
 
 	// Role sender: to a consumer.
+	source         *wire.Source // as it was answered
+	queue          *queue
+	browses        bool          // takes nothing
+	next           uint64        // where it looks next, if it only looks
 	drain          bool          // the client wants its credit back
 	outcomes       []wire.Symbol // that the client may choose, nil for all
 	defaultOutcome *wire.State   // of what the client settles without one
@@ -37,7 +39,8 @@ type link struct {
 	current        *delivery     // its last frame is still to be sent
 
 	// Role receiver: from a publisher.
-	partial    *incoming // its last frame is still to come
+	target     *wire.Target // as it was answered
+	partial    *incoming    // its last frame is still to come
 	owesCredit bool
 	unsettled  wire.Map // by delivery-tag: what the client may resume
 	incomplete bool     // and it may resume more than that
@@ -78,31 +81,28 @@ func (ses *session) onAttach(a *wire.Attach) {
 		return
 	}
 	ses.links[a.Handle] = l
-	node, refusal := c.srv.resolve(a)
-	c.srv.log.Debug("attach", "peer", c.name, "link", a.Name, "address", node, "error", wireError(refusal))
+	refusal := l.resolve(a)
+	c.srv.log.Debug("attach", "peer", c.name, "link", a.Name, "address", l.address, "error", wireError(refusal))
 	if refusal != nil {
 		l.refuse(a, refusal)
 		return
 	}
-	l.queue = c.srv.queue(node)
 	l.accept(a)
 }
 
 // accept answers the attach and opens the link.
 func (l *link) accept(a *wire.Attach) {
 	reply := l.reply(a)
-	reply.Source, reply.Target = a.Source, a.Target
 	if a.Source != nil {
-		source := *a.Source
-		source.Filter = nil // none is applied
-		reply.Source = &source
-		l.outcomes, l.defaultOutcome = source.Outcomes, source.DefaultOutcome
+		l.outcomes, l.defaultOutcome = a.Source.Outcomes, a.Source.DefaultOutcome
 	}
 	if l.role == wire.RoleSender {
+		reply.Source, reply.Target = l.source, a.Target
 		reply.InitialDeliveryCount = wire.Some(0)
+	} else {
+		reply.Source, reply.Target = a.Source, l.target
 	}
 	l.ses.conn.write(l.ses.out, reply)
-	l.queue.links = append(l.queue.links, l)
 	if l.role == wire.RoleSender {
 		l.queue.touch()
 		return
@@ -134,11 +134,6 @@ func (l *link) refuse(a *wire.Attach, e *wire.Error) {
 		reply.InitialDeliveryCount = wire.Some(0)
 	} else {
 		reply.Source = a.Source
-		if reply.Source != nil {
-			source := *a.Source
-			source.Filter = nil
-			reply.Source = &source
-		}
 	}
 	l.ses.conn.write(l.ses.out, reply)
 	l.detach(e)
@@ -172,73 +167,33 @@ func (ses *session) onDetach(d *wire.Detach) {
 	}
 }
 
-// release takes the link off its queue and gives back what it holds. A
+// release takes the link off its node and gives back what it holds. A
 // delivery that is half received stays: the client may send the rest of it
 // before it hears of our DETACH.
 func (l *link) release() {
-	if l.queue == nil {
+	if l.node == nil || l.released {
 		return
 	}
-	l.queue.remove(l)
+	l.released = true
 	l.current, l.owesCredit = nil, false
-	if l.role != wire.RoleSender {
-		return
+	if l.role == wire.RoleSender {
+		l.giveBack()
 	}
+	l.node.leave(l)
+}
+
+// giveBack returns what the consumer has not settled.
+func (l *link) giveBack() {
 	for id, d := range l.ses.unsettled {
-		if d.link == l {
-			delete(l.ses.unsettled, id)
-			l.ses.excused.add(id)
+		if d.link != l {
+			continue
+		}
+		delete(l.ses.unsettled, id)
+		l.ses.excused.add(id)
+		if !l.browses {
 			l.queue.giveBack(d.message)
 		}
 	}
-}
-
-// resolve returns the name of the node that the attach asks for, or why it is
-// refused.
-func (s *Server) resolve(a *wire.Attach) (string, *wire.Error) {
-	node, e := terminus(a)
-	if e != nil {
-		return node, e
-	}
-	return node, s.refusal(node)
-}
-
-func terminus(a *wire.Attach) (string, *wire.Error) {
-	if a.Role == wire.RoleReceiver {
-		t := a.Source
-		if t == nil {
-			return "", refusal(amqp.ErrCondInvalidField, "an attach without a source")
-		}
-		if t.DistributionMode == "copy" {
-			return t.Address, refusal(amqp.ErrCondNotImplemented, "browsing is not implemented")
-		}
-		return node(t.Address, t.Dynamic, t.Capabilities)
-	}
-	if a.Coordinator != nil {
-		return "", refusal(amqp.ErrCondNotImplemented, "transactions are not implemented")
-	}
-	t := a.Target
-	if t == nil {
-		return "", refusal(amqp.ErrCondInvalidField, "an attach without a target")
-	}
-	return node(t.Address, t.Dynamic, t.Capabilities)
-}
-
-func node(name string, dynamic bool, capabilities []wire.Symbol) (string, *wire.Error) {
-	switch {
-	case dynamic:
-		return name, refusal(amqp.ErrCondNotImplemented, "dynamic nodes are not implemented")
-	case name == "":
-		return name, refusal(amqp.ErrCondInvalidField, "an attach without an address")
-	}
-	if slices.Contains(capabilities, address.CapabilityTopic) {
-		return name, refusal(amqp.ErrCondNotImplemented, "topics are not implemented")
-	}
-	return name, nil
-}
-
-func refusal(cond amqp.ErrCond, description string) *wire.Error {
-	return &wire.Error{Condition: wire.Symbol(cond), Description: description}
 }
 
 // onFlow takes the client's view of the link.

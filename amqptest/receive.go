@@ -183,12 +183,12 @@ func (l *link) complete(p *incoming) {
 	if l.detached {
 		return
 	}
-	answer := wire.State{Kind: wire.StateAccepted}
-	if !p.settled {
-		answer = c.srv.answer(l.queue.name, answer)
+	to, answer := l.destination(m, &c.sections)
+	if to != nil && !p.settled {
+		answer = c.srv.answer(to.name, answer)
 	}
-	if answer.Kind == wire.StateAccepted {
-		l.queue.put(m)
+	if to != nil && answer.Kind == wire.StateAccepted {
+		answer = to.publish(m)
 	}
 	switch {
 	case p.settled || p.forgotten:
@@ -203,5 +203,5 @@ func (l *link) complete(p *incoming) {
 		ses.over.add(p.id)
 		ses.answer(p.id, &answer, second)
 	}
-	c.srv.countTransfer(l.queue.name)
+	c.srv.countTransfer(l.address)
 }

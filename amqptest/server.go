@@ -120,6 +120,8 @@ type Server struct {
 	err  error // a bad option: returned by every later call
 	log  *slog.Logger
 
+	dialect *dialect
+
 	wg sync.WaitGroup // two goroutines per connection, one for URL's listener
 
 	mu         sync.Mutex
@@ -129,7 +131,9 @@ type Server struct {
 	listeners  map[net.Listener]struct{}
 	conns      map[*conn]struct{}
 	connected  uint64 // connections so far
-	queues     map[string]*queue
+	nodes      map[string]*node
+	anonymous  *node  // the node of targets without an address
+	dynamics   uint64 // dynamic nodes made so far
 	faults     []*activeFault
 	violations []error         // and what URL could not do
 	waiters    []chan struct{} // of Idle; closed by the server
@@ -152,13 +156,15 @@ func NewServer(opts ...*Options) *Server {
 		given = opts[0]
 	}
 	o, err := given.withDefaults()
-	return &Server{
-		opts: o, err: err, log: o.Logger,
+	s := &Server{
+		opts: o, err: err, log: o.Logger, dialect: generic,
 		finished:  make(chan struct{}),
 		listeners: map[net.Listener]struct{}{},
 		conns:     map[*conn]struct{}{},
-		queues:    map[string]*queue{},
+		nodes:     map[string]*node{},
 	}
+	s.anonymous = &node{srv: s, kind: kindAnonymous}
+	return s
 }
 
 // Close closes the listeners and every connection, with the condition

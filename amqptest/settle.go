@@ -104,21 +104,23 @@ func (ses *session) settle(id uint32, disposition *wire.Disposition) bool {
 		ses.excused.add(id)
 		ses.conn.write(ses.out, &wire.Disposition{Role: wire.RoleSender, First: id, Last: id, Settled: true, State: state})
 	}
-	d.link.queue.settle(d, &state)
+	if !d.link.browses {
+		d.link.queue.settle(d, &state)
+	}
 	return true
 }
 
 // settle records the outcome of d and does with its message what that says.
 func (q *queue) settle(d *delivery, state *wire.State) {
-	m := d.message
-	q.settlements = append(q.settlements, Settlement{
+	m, n := d.message, q.node
+	n.settlements = append(n.settlements, Settlement{
 		MessageID: m.id(), Outcome: outcomeOf(state.Kind), Error: amqpError(state.Error), DeliveryCount: d.count,
 	})
-	q.srv.log.Debug("settled", "address", q.name, "outcome", outcomeOf(state.Kind).String(), "attempt", d.count+1)
+	q.srv.log.Debug("settled", "address", n.name, "outcome", outcomeOf(state.Kind).String(), "attempt", d.count+1)
 	switch state.Kind {
 	case wire.StateAccepted:
 	case wire.StateRejected:
-		q.dead = append(q.dead, m)
+		n.dead = append(n.dead, m)
 	case wire.StateModified:
 		m.annotate(state.Annotations)
 		if state.UndeliverableHere {
@@ -128,14 +130,16 @@ func (q *queue) settle(d *delivery, state *wire.State) {
 			m.header.DeliveryCount++
 		}
 		limit := q.srv.opts.MaxDeliveries
-		if state.DeliveryFailed && limit > 0 && int64(m.header.DeliveryCount) >= int64(limit) {
-			q.dead = append(q.dead, m)
+		if !state.DeliveryFailed || limit <= 0 || int64(m.header.DeliveryCount) < int64(limit) {
+			q.giveBack(m)
 			return
 		}
-		q.giveBack(m)
+		n.dead = append(n.dead, m)
 	default: // released, and settled without an outcome
 		q.giveBack(m)
+		return
 	}
+	n.expire(nil)
 }
 
 func outcomeOf(kind wire.StateKind) amqpflow.Outcome {
