@@ -182,8 +182,9 @@ func FuzzServerConnection(f *testing.F) {
 		}
 		st.c.lost(io.EOF)
 		require.Empty(t, st.s.conns)
-		for _, q := range st.s.queues {
-			require.Empty(t, q.links)
+		require.Empty(t, st.s.attached)
+		for _, n := range st.s.nodes {
+			require.Empty(t, n.links)
 		}
 		require.LessOrEqual(t, len(st.out), 1<<16+64*len(data))
 		wellFormed(t, st.out, max(minMaxFrameSize, st.c.peer.MaxFrameSize))
@@ -203,9 +204,13 @@ var fuzzed = func() []*message {
 func (st *still) put(ms []*message) {
 	st.s.lock()
 	defer st.s.unlock()
+	n, e := st.s.node("orders", kindQueue)
+	if e != nil {
+		panic(e)
+	}
 	for _, m := range ms {
 		m := *m
-		st.s.queue("orders").put(&m)
+		n.publish(&m)
 	}
 }
 
