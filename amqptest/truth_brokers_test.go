@@ -17,8 +17,8 @@ import (
 // as the address settings of the Artemis that tests run against have it.
 const attempts = 3
 
-// real is a broker at url; what was made on it is deleted when t ends.
-func real(t *testing.T, name string, dialect amqpflow.Dialect, url string) *peer {
+// broker is one at url; what was made on it is deleted when t ends.
+func broker(t *testing.T, name string, dialect amqpflow.Dialect, url string) *peer {
 	t.Helper()
 	p := &peer{name: name, dialect: dialect, url: url, real: true}
 	if dialect == amqpflow.DialectRabbitMQ {

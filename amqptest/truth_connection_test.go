@@ -72,7 +72,7 @@ func otherProtocol(t *testing.T, p *peer) string {
 	for r.read() {
 	}
 	require.GreaterOrEqual(t, len(r.buf), 8)
-	return fmt.Sprint("AMQP ", strings.Trim(fmt.Sprint(r.buf[4:8]), "[]"))
+	return fmt.Sprintf("AMQP %d %d %d %d", r.buf[4], r.buf[5], r.buf[6], r.buf[7])
 }
 
 func maxFrameSize(t *testing.T, p *peer) string { return fmt.Sprint(openRaw(t, p).open.MaxFrameSize) }

@@ -2,12 +2,12 @@ package amqptest_test
 
 import (
 	"fmt"
-	"github.com/Azure/go-amqp"
 	"net/url"
 	"os"
 	"sync/atomic"
 	"testing"
 
+	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 

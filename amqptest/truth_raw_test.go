@@ -382,7 +382,7 @@ func (r *rawClient) drain(handle, credit uint32) []*wire.Transfer {
 }
 
 // transfer sends a message.
-func (r *rawClient) transfer(handle uint32, payload []byte) uint32 {
+func (r *rawClient) transfer(handle uint32, payload []byte) {
 	id := r.deliveries
 	r.deliveries++
 	x := wire.Transfer{
@@ -396,7 +396,6 @@ func (r *rawClient) transfer(handle uint32, payload []byte) uint32 {
 	}
 	x.More = false
 	r.fragment(x, payload)
-	return id
 }
 
 // fragment sends one transfer frame.

@@ -53,7 +53,7 @@ func (w want) of(p *peer) string {
 	return cmp.Or(w.fake, s)
 }
 
-// workers is how many behaviours of one peer are looked at at once: most of
+// workers is how many behaviours of a peer are under way together: most of
 // their time goes by in waiting for the peer.
 const workers = 6
 
@@ -94,7 +94,7 @@ func (c *column) look(t *testing.T) {
 		if url == "" {
 			t.Skip(c.env + " is not in the environment")
 		}
-		p := real(t, c.name, c.dialect, url)
+		p := broker(t, c.name, c.dialect, url)
 		open = func(*testing.T, *behaviour) *peer { return p }
 	}
 	due := make(chan *behaviour, len(behaviours)) // sent and closed here, received by the workers
