@@ -44,9 +44,9 @@ const (
 	logAttempt   = "attempt"
 	logAttempts  = "attempts"
 	logAfter     = "after"
-	logDelay     = "delay"
 	logOutcome   = "outcome"
 	logCondition = "condition"
+	logDelay     = "delay"
 	logError     = "error"
 	logPeer      = "peer"
 )

@@ -31,11 +31,13 @@ func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
 		s.closeInboxes()
 	}
 	if r == nil || ended { // handlers of a link that is lost may run
+		s.holds.end()
 		return s.awaitHandlers(ctx, caller)
 	}
 	s.setState(Draining, nil)
 	r.link.Freeze() // a worker may have found that the subscription has not stopped, and be about to grant
 	drained := s.drain(ctx, r)
+	s.holds.end() // behind the drain: none of them comes back here
 	if s.reader != nil {
 		s.closeInboxes()
 		return first(s.reader.quiet(ctx, r), drained)
@@ -70,7 +72,7 @@ func (s *Subscription) releaseHeld() error {
 		for ds, _ := in.take(nil, maxCredit); len(ds) > 0; ds, _ = in.take(nil, maxCredit) {
 			for _, d := range ds {
 				if d.settled { // at most once: there is nobody to give it back to
-					_, _ = s.conclude(d, nil)
+					d.leave()
 					continue
 				}
 				if err := s.settleAs(d, stateReleased, Released); err != nil && failed == nil {

@@ -22,8 +22,8 @@ type attempts struct {
 // add and core.adopt; ends with the subscription's life; waited for by the
 // broker's wait group; alone in replacing the subscription's link.
 func (s *Subscription) serve(r *receiving) {
-	for _, w := range s.workers {
-		s.running.Go(w.run)
+	if r == nil {
+		s.work()
 	}
 	if s.invalid != nil {
 		s.end(s.invalid)
@@ -66,6 +66,7 @@ func (s *Subscription) linkLost(r *receiving, cause error, a *attempts) bool {
 			in.purge(r)
 		}
 	}
+	s.holds.drop(r)
 	s.reader.settled()
 	if over {
 		return false

@@ -34,6 +34,7 @@ type Stats struct {
 	Credit   int    // deliveries that the peer may still send
 	Held     int    // received, and not yet given to a handler
 	Running  int    // given to a handler that has not returned
+	Retrying int    // failed, and held for their backoff
 	Received uint64 // deliveries that came, unreadable ones included
 	// Reattached counts how often the link was attached again after a loss.
 	Reattached uint64
@@ -51,6 +52,7 @@ func (s *Subscription) Stats() Stats {
 		Released:   s.outcomes[Released].Load(),
 		Modified:   s.outcomes[Modified].Load(),
 	}
+	st.Retrying = s.holds.len()
 	for _, in := range s.inboxes {
 		st.Held += in.len()
 	}
