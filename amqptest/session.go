@@ -41,6 +41,7 @@ type session struct {
 	heardNext uint32 // the last one
 	unsettled map[uint32]*delivery
 	excused   excused // delivery-ids that we settled ourselves
+	echo      echo    // not sent yet
 }
 
 // onBegin opens a session on the client's channel.
