@@ -175,7 +175,7 @@ func (ses *session) onDetach(d *wire.Detach) {
 		return
 	}
 	ses.flush()
-	if l.detached || d.Closed || d.Error != nil {
+	if l.detached || d.Closed || d.Error != nil || !ses.conn.srv.dialect.suspends {
 		l.release()
 	} else {
 		l.suspend()
