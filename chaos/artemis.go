@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/Azure/go-amqp"
+)
+
+// newArtemis is an ActiveMQ Artemis, whose dead letters of every queue are in
+// the queue DLQ.
+func newArtemis(at string) *server {
+	return &server{
+		name: "artemis", at: at, caps: []string{"queue"},
+		node: func(queue string) string { return queue },
+		dead: func(string) string { return "DLQ" },
+		made: attachOnce, unmk: func(context.Context, *server, string) error { return nil },
+	}
+}
+
+// attachOnce makes a queue: Artemis creates a missing one for the capability
+// "queue".
+func attachOnce(ctx context.Context, s *server, queue string) error {
+	conn, session, err := s.dial(ctx)
+	if err != nil {
+		return err
+	}
+	sender, err := session.NewSender(ctx, s.node(queue), &amqp.SenderOptions{TargetCapabilities: s.caps})
+	if err != nil {
+		return errors.Join(fmt.Errorf("create %s: %w", queue, err), conn.Close())
+	}
+	return errors.Join(sender.Close(ctx), conn.Close())
+}

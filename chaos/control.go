@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// command is what the shell runs to start, kill or control a broker; "" if it
+// cannot be done.
+type command string
+
+// run runs the command with arguments behind it.
+func (c command) run(ctx context.Context, args ...string) error {
+	if c == "" {
+		return fmt.Errorf("no command was given for it")
+	}
+	cmd := exec.CommandContext(ctx, "bash", append([]string{"-c", string(c) + ` "$@"`, "chaos"}, args...)...)
+	cmd.Stdin = nil
+	log, err := os.CreateTemp("", "chaos-command-*") // not a pipe, which a daemon that is started would hold open
+	if err != nil {
+		return fmt.Errorf("%s: %w", c, err)
+	}
+	defer os.Remove(log.Name())
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Run(); err != nil {
+		said, _ := os.ReadFile(log.Name()) // what it said only helps to read the error
+		return fmt.Errorf("%s: %w: %s", c, err, strings.TrimSpace(string(said)))
+	}
+	return nil
+}
