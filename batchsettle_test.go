@@ -82,7 +82,7 @@ func TestDelivery_markIsTheOutcomeUnlessItIsSettled(t *testing.T) {
 					ms[5].Mark(nil)
 					assert.NoError(t, ms[5].Settle(ctx, amqpflow.Release()))
 					return result
-				}, &amqpflow.SubscribeOptions{BatchSize: 7, OnFailure: func(_ *amqpflow.Delivery, err error) error {
+				}, &amqpflow.SubscribeOptions{BatchSize: 7, RetryMin: -1, OnFailure: func(_ *amqpflow.Delivery, err error) error {
 					asked++
 					return err
 				}})
@@ -132,7 +132,7 @@ func TestSubscribeBatch_panicAndGoexitSettleEachOnce(t *testing.T) {
 						end()
 					}
 					return nil
-				}, &amqpflow.SubscribeOptions{BatchSize: 4}, &amqpflow.Options{Logger: book.logger()})
+				}, &amqpflow.SubscribeOptions{BatchSize: 4, RetryMin: -1}, &amqpflow.Options{Logger: book.logger()})
 				for range 8 {
 					p.deliver("orders", data("x"))
 				}

@@ -14,26 +14,35 @@ import (
 )
 
 // settle gives a delivery the outcome of result, once. It is called by the
-// dispatch loop and by the user, and writes at most one disposition.
-func (s *Subscription) settle(d *Delivery, result error) error {
+// dispatch loop and by the user, and writes at most one disposition. A retry may
+// be held: the error is errHeld then. ctx bounds the publish of a dead letter;
+// took is the handler's time; lane is the worker that tries the delivery again
+// itself, nil for none.
+func (s *Subscription) settle(ctx context.Context, d *Delivery, result error, took time.Duration, lane *worker) (Outcome, error) {
 	state, outcome, err := stateOf(result)
 	if err != nil {
 		s.c.log.Error("outcome cannot be encoded, retrying", logAddress, string(s.addr), logError, err)
 	}
-	if state == nil {
+	switch {
+	case state == nil:
 		s.stopping.Store(true)
 		s.c.fail(failFastCause(result))
-		return nil
+		return OutcomeNone, nil
+	case outcome == Rejected || outcome == Modified:
+		f := failure{d: d, state: state, outcome: outcome, err: result, chosen: chosenOutcome(result), took: took, lane: lane}
+		return s.failed(ctx, &f)
 	}
-	return s.settleAs(d, state, outcome)
+	return outcome, s.settleAs(d, state, outcome)
 }
 
 // settleByHand is settle for the user, and tells of it.
-func (s *Subscription) settleByHand(d *Delivery, result error) error {
-	err := s.settle(d, result)
-	if outcome := OutcomeOf(result); err == nil && outcome != OutcomeNone {
-		s.logOutcome(d, outcome, result)
-		s.c.observe.settled(d, outcome, since(d.at), result)
+func (s *Subscription) settleByHand(ctx context.Context, d *Delivery, result error) error {
+	outcome, err := s.settle(ctx, d, result, since(d.at), nil)
+	switch {
+	case errors.Is(err, errHeld):
+		return nil
+	case err == nil && outcome != OutcomeNone:
+		s.report(d, outcome, result, nil, since(d.at), levelOf(outcome))
 	}
 	return err
 }
@@ -47,15 +56,37 @@ func failFastCause(result error) error {
 
 // settleAs is settle for an outcome that is decided.
 func (s *Subscription) settleAs(d *Delivery, state *wire.State, outcome Outcome) error {
+	if err := s.claim(d, statusSettled, outcome); err != nil {
+		return err
+	}
+	return s.dispose(d, state, outcome)
+}
+
+// claim makes the caller the one who settles the delivery.
+func (s *Subscription) claim(d *Delivery, status uint32, outcome Outcome) error {
 	if d.settled {
 		return ErrSettled
 	}
-	if !d.status.CompareAndSwap(statusOpen, statusSettled) {
-		if d.status.Load() == statusTakenBack {
-			return &SettleError{Address: s.addr, Outcome: outcome, Err: errTakenBack}
-		}
-		return ErrSettled
+	if d.status.CompareAndSwap(statusOpen, status) {
+		return nil
 	}
+	if d.status.Load() == statusTakenBack {
+		return &SettleError{Address: s.addr, Outcome: outcome, Err: errTakenBack}
+	}
+	return ErrSettled
+}
+
+// settleClaimed is settleAs for a delivery that was claimed as held.
+func (s *Subscription) settleClaimed(d *Delivery, state *wire.State, outcome Outcome) error {
+	if !d.status.CompareAndSwap(statusHeld, statusSettled) {
+		s.giveUp(d)
+		return &SettleError{Address: s.addr, Outcome: outcome, Err: errTakenBack}
+	}
+	return s.dispose(d, state, outcome)
+}
+
+// dispose writes the disposition of a delivery that was claimed.
+func (s *Subscription) dispose(d *Delivery, state *wire.State, outcome Outcome) error {
 	err := d.from.link.Settle(d.id, state)
 	s.reader.settled()
 	if err != nil {
@@ -92,51 +123,53 @@ func (w *worker) acceptAll(ds []*Delivery, started time.Duration) (rest []*Deliv
 		err = &SettleError{Address: s.addr, Outcome: Accepted, Err: err}
 	}
 	for _, d := range accepted {
-		s.report(d, Accepted, nil, err, started)
+		s.report(d, Accepted, nil, err, since(started), slog.LevelDebug)
 	}
 	return rest
 }
 
 // finish settles a delivery whose handler has ended with err, unless it is
-// settled.
-func (s *Subscription) finish(d *Delivery, err error, started time.Duration) {
-	outcome, settleErr := s.conclude(d, err)
+// settled. ctx and lane are settle's.
+func (s *Subscription) finish(ctx context.Context, d *Delivery, err error, started time.Duration, lane *worker) {
+	took := since(started)
+	outcome, settleErr := s.conclude(ctx, d, err, took, lane)
+	if settleErr != nil && errors.Is(settleErr, errHeld) {
+		return
+	}
 	if marked := d.marked.Load(); marked != nil && settleErr == nil {
 		err = marked.outcome // it is the reason
 	}
-	s.report(d, outcome, err, settleErr, started)
+	s.report(d, outcome, err, settleErr, took, levelOf(outcome))
 }
 
-// report tells the log and the observer how a delivery ended.
-func (s *Subscription) report(d *Delivery, outcome Outcome, err, settleErr error, started time.Duration) {
+// report tells the log, at level, and the observer how a delivery ended.
+func (s *Subscription) report(d *Delivery, outcome Outcome, err, settleErr error, took time.Duration, level slog.Level) {
 	switch {
 	case settleErr == nil:
-		s.logOutcome(d, outcome, err)
-		s.c.observe.settled(d, outcome, since(started), err)
+		s.logOutcome(d, outcome, err, level)
+		s.c.observe.settled(d, outcome, took, err)
 	case errors.Is(settleErr, ErrSettled):
 		if err != nil {
 			s.c.log.Debug("handler's error after it had settled", logAddress, string(s.addr), logError, err)
 		}
 	default:
 		s.lostSettlement(outcome, settleErr)
-		s.c.observe.settled(d, outcome, since(started), settleErr)
+		s.c.observe.settled(d, outcome, took, settleErr)
 	}
 }
 
 // conclude turns what the handler returned, or marked, into the delivery's
 // settlement.
-func (s *Subscription) conclude(d *Delivery, err error) (Outcome, error) {
-	if d.settled { // at most once: only its place in the window is left to give back
-		if err := d.from.link.Settle(d.id, stateAccepted); err == nil {
-			d.from.grant(false)
-		}
+func (s *Subscription) conclude(ctx context.Context, d *Delivery, err error, took time.Duration, lane *worker) (Outcome, error) {
+	if d.settled {
+		d.leave()
 		return OutcomeNone, ErrSettled
 	}
 	switch d.status.Load() {
 	case statusTakenBack:
 		s.giveUp(d)
 		return OutcomeOf(err), &SettleError{Address: s.addr, Outcome: OutcomeOf(err), Err: errTakenBack}
-	case statusSettled:
+	case statusSettled, statusHeld:
 		return OutcomeNone, ErrSettled
 	}
 	var result error
@@ -145,7 +178,14 @@ func (s *Subscription) conclude(d *Delivery, err error) (Outcome, error) {
 	} else {
 		result = s.resolve(d, err)
 	}
-	return OutcomeOf(result), s.settle(d, result)
+	return s.settle(ctx, d, result, took, lane)
+}
+
+// leave gives back the place in the window of a delivery that came settled.
+func (d *Delivery) leave() {
+	if err := d.from.link.Settle(d.id, stateAccepted); err == nil {
+		d.from.grant(false)
+	}
 }
 
 // resolve asks OnFailure about an error that chose no outcome.
@@ -174,20 +214,30 @@ func defaultFailure(err error) error {
 	return err
 }
 
-// logOutcome writes Debug for each settlement, Warn for one that is no success.
-func (s *Subscription) logOutcome(d *Delivery, outcome Outcome, err error) {
-	level := slog.LevelDebug
+// levelOf is Debug for a settlement, Warn for one that is no success.
+func levelOf(outcome Outcome) slog.Level {
 	if outcome != Accepted && outcome != OutcomeNone {
-		level = slog.LevelWarn
+		return slog.LevelWarn
 	}
+	return slog.LevelDebug
+}
+
+func (s *Subscription) logOutcome(d *Delivery, outcome Outcome, err error, level slog.Level) {
+	if !s.c.log.Enabled(context.Background(), level) { // before anything is made for it
+		return
+	}
+	s.logDelivery(d, level, "settled", err, logOutcome, outcome.String())
+}
+
+// logDelivery says something of a delivery, and why.
+func (s *Subscription) logDelivery(d *Delivery, level slog.Level, text string, err error, attrs ...any) {
 	if !s.c.log.Enabled(context.Background(), level) {
 		return
 	}
-	attrs := []any{
-		logAddress, string(s.addr), logLink, d.from.name, logMessage, d.MessageID(),
-		logAttempt, d.Attempt(), logOutcome, outcome.String(),
-	}
-	s.c.log.Log(context.Background(), level, "settled", append(attrs, reason(err)...)...)
+	all := append([]any{
+		logAddress, string(s.addr), logLink, d.from.name, logMessage, d.MessageID(), logAttempt, d.Attempt(),
+	}, attrs...)
+	s.c.log.Log(context.Background(), level, text, append(all, reason(err)...)...)
 }
 
 func (s *Subscription) lostSettlement(outcome Outcome, err error) {

@@ -22,6 +22,7 @@ type connection struct {
 	amqp    *amqp.Conn
 	dialect address.Dialect
 	risky   bool // a refused attach may end its session: see probe
+	holds   bool // modified with x-opt-delivery-time comes back then: see handover
 
 	sessions sessions
 	opening  chan struct{}  // capacity 1: held while a session is begun, which the data plane allows one at a time

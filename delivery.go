@@ -45,6 +45,7 @@ const (
 	statusOpen uint32 = iota
 	statusSettled
 	statusTakenBack // by the peer
+	statusHeld      // its outcome is decided, its disposition waits
 )
 
 type decodedMessage struct {
@@ -229,18 +230,19 @@ func (d *Delivery) Accept(ctx context.Context) error { return d.Settle(ctx, nil)
 // Settle settles the delivery now, in a handler or after it; what the handler
 // returns then is only logged. outcome is what a handler returns: nil, an
 // error, Retry, Reject, Release, an *OutcomeError; FailFast settles nothing and
-// ends the broker. OnFailure is not asked.
+// ends the broker. OnFailure is not asked; MaxAttempts counts. A retry is held
+// as a handler's, and Settle returns at once.
 //
-// It hands the disposition to the connection and does not wait, so ctx bounds
-// nothing, and an ended one does not keep the disposition back; nil means handed over, not
-// confirmed. It returns ErrSettled if the delivery is settled, and a
+// It hands the disposition to the connection and does not wait: nil means handed
+// over, not confirmed. ctx bounds the publish of a dead letter, the one thing that
+// is waited for; an ended one keeps nothing else back. It returns ErrSettled if the delivery is settled, and a
 // *SettleError that wraps ErrLinkLost if its link is gone or the peer has
 // taken it back: the peer delivers the message again. Of many callers exactly
 // one settles.
 //
 // Spec: 2.6.12, 2.7.6 (disposition).
-func (d *Delivery) Settle(_ context.Context, outcome error) error {
-	return d.from.s.settleByHand(d, outcome)
+func (d *Delivery) Settle(ctx context.Context, outcome error) error {
+	return d.from.s.settleByHand(ctx, d, outcome)
 }
 
 // Mark chooses the outcome that the delivery gets when its handler has

@@ -20,7 +20,8 @@ import (
 //	          ├ Handler     the user's function
 //	          └ reply       encoded into the worker's reused buffer, sent, waited for
 //	        └ worker.finish error to outcome: Mark, OnFailure, stateOf
-//	          └ settleAs    exactly once: dataplane.Link.Settle, then Grant
+//	          ├ settleAs    exactly once: dataplane.Link.Settle, then Grant
+//	          └ failed      held, handed over to the peer, or dead-lettered; then settled
 
 // worker calls the handler, for one delivery or one batch at a time.
 type worker struct {
@@ -32,9 +33,13 @@ type worker struct {
 	ids   []uint32    // run's alone, reused: what of a batch is accepted at once
 	call  Call        // run's alone, reused
 	reply []byte      // run's alone: the buffer of its replies
+	stuck bool        // run's alone: reportStuck has said so of the current delivery
+
+	resume chan struct{} // capacity 1; who ends the hold of again sends, reattempt receives
 
 	mu      sync.Mutex
 	current []*Delivery // what its handler has, nil between two calls
+	again   *held       // current waits for its next attempt; run alone writes it
 	link    *receiving
 	ctx     context.Context // of the deliveries of link, a lifetime: ends with it
 	stop    context.CancelCauseFunc
@@ -46,7 +51,7 @@ type worker struct {
 type workerKey struct{}
 
 func newWorker(s *Subscription, in *inbox, size int) *worker {
-	return &worker{s: s, in: in, size: size, call: Call{Subscription: s}}
+	return &worker{s: s, in: in, size: size, call: Call{Subscription: s}, resume: make(chan struct{}, 1)}
 }
 
 // run calls the handler for the inbox's deliveries, oldest first.
@@ -74,7 +79,11 @@ func (w *worker) run() {
 
 // wait is next after a wait for something to do. It may come back without any.
 func (w *worker) wait() (ds []*Delivery, ctx context.Context, more bool) {
-	if w.size > 1 {
+	switch {
+	case w.again != nil:
+		ds, ctx = w.reattempt()
+		return ds, ctx, true
+	case w.size > 1:
 		return w.nextBatch()
 	}
 	if ds, ctx, more = w.next(); len(ds) == 0 && more {
@@ -115,12 +124,17 @@ func (w *worker) next() (ds []*Delivery, ctx context.Context, more bool) {
 			continue
 		}
 		if w.link != from || w.ctx.Err() != nil {
-			w.link = from
-			w.ctx, w.stop = context.WithCancelCause(context.WithValue(context.Background(), workerKey{}, w))
+			w.beginLocked(from)
 		}
 		w.current = w.taken
 		return w.taken, w.ctx, true
 	}
+}
+
+// beginLocked makes the context of a link's deliveries.
+func (w *worker) beginLocked(from *receiving) {
+	w.link = from
+	w.ctx, w.stop = context.WithCancelCause(context.WithValue(context.Background(), workerKey{}, w))
 }
 
 func (w *worker) deliver(ctx context.Context, ds []*Delivery) {
@@ -144,8 +158,10 @@ func (w *worker) deliver(ctx context.Context, ds []*Delivery) {
 	w.call.Deliveries = ds
 	err := w.invoke(ctx, started)
 	w.finish(ds, err, started)
-	clear(w.taken)
-	clear(w.ready)
+	if w.again == nil {
+		clear(w.taken)
+		clear(w.ready)
+	}
 }
 
 // prepared decodes a batch's deliveries and settles those that cannot be; it
@@ -154,7 +170,7 @@ func (w *worker) prepared(ds []*Delivery, started time.Duration) []*Delivery {
 	w.ready = w.ready[:0]
 	for _, d := range ds {
 		if err := w.prepare(d); err != nil {
-			w.s.finish(d, err, started)
+			w.s.finish(w.ctx, d, err, started, nil)
 			continue
 		}
 		w.ready = append(w.ready, d)
@@ -208,16 +224,18 @@ func (w *worker) finish(ds []*Delivery, err error, started time.Duration) {
 		ds = w.acceptAll(ds, started)
 	}
 	for _, d := range ds {
-		w.s.finish(d, err, started)
+		w.s.finish(w.ctx, d, err, started, w.lane())
 	}
-	w.leave()
+	if w.again == nil {
+		w.leave()
+	}
 }
 
 // leave ends the worker's current call.
 func (w *worker) leave() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.current = nil
+	w.current, w.stuck = nil, false
 	w.tellLocked()
 }
 
@@ -245,7 +263,7 @@ func (w *worker) takenBack(r *receiving, id uint32) bool {
 	defer w.mu.Unlock()
 	for _, d := range w.current {
 		if d.from == r && d.id == id {
-			d.status.CompareAndSwap(statusOpen, statusTakenBack)
+			d.takenBack()
 			w.stop(errTakenBack)
 			return true
 		}
@@ -275,6 +293,9 @@ func (w *worker) abandon(cause error) {
 func (w *worker) busy() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.again != nil {
+		return 0
+	}
 	return len(w.current)
 }
 

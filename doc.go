@@ -23,7 +23,8 @@
 // it brings deliveries as long as there is credit; a disposition settles a
 // delivery with an outcome. Two words are ours: to retry is to give a delivery
 // back as an attempt that counts (modified with delivery-failed), and to
-// dead-letter is to have the peer put it aside (rejected).
+// dead-letter is to put a message aside, at an address of one's own or by the
+// peer's policy (rejected).
 //
 // # Delivery guarantees
 //
@@ -42,17 +43,27 @@
 //
 // What a handler returns decides:
 //
-//	nil              accepted   done
-//	any other error  modified   a retry: the attempt counts, the peer delivers it again
-//	Retry(err)       modified   the same
-//	Reject(err)      rejected   the peer's dead-letter policy decides
-//	Release()        released   the attempt does not count; anyone may have it
-//	FailFast(err)    none       the broker ends with err; the peer delivers it again
+//	nil                 accepted   done
+//	any other error     modified   a retry, held for the backoff: the attempt counts, the peer delivers it again
+//	Retry(err)          modified   the same
+//	RetryAfter(d, err)  modified   the same, held for d
+//	Reject(err)         rejected   the peer's dead-letter policy decides
+//	Release()           released   the attempt does not count; anyone may have it
+//	DeadLetter(err)     accepted   once it is published to SubscribeOptions.DeadLetter; rejected without one
+//	FailFast(err)       none       the broker ends with err; the peer delivers it again
 //
 // An *OutcomeError says what these cannot. SubscribeOptions.OnFailure maps
 // errors that chose no outcome, bodies that cannot be decoded (by default
-// rejected) and panics (by default a retry). A retry leaves at once: how often
-// and how soon the message returns is the peer's policy.
+// rejected) and panics (by default a retry).
+//
+// A retry is held before it goes back: for up to 100 milliseconds at the first
+// attempt, doubling to 10 seconds, at random. So what fails again and again is
+// no hot loop, and a process that dies meanwhile loses nothing, since the peer
+// has the message until it is settled. A held delivery keeps its place in the
+// window; beyond half of the window retries leave at once, as do all at Shutdown
+// and Close. RabbitMQ 4.3 holds those of more than 10 seconds itself, see
+// RetryAfter. SubscribeOptions.MaxAttempts ends the retries of a message with a
+// dead letter.
 //
 // Delivery.Accept and Settle settle in the middle of a handler; what it
 // returns then is only logged. Delivery.Mark chooses an outcome without
@@ -137,11 +148,11 @@
 //
 // Options.Logger gets, at level Error: a handler that panicked (with its
 // stack), a subscription or the broker that ended, a settlement that was lost.
-// Warn: a delivery that is retried or rejected, a link, session or connection
+// Warn: a delivery that is retried, rejected or dead-lettered, a link, session or connection
 // that was lost, a publish that is uncertain, an attach that was refused, a
 // handler that did not return. Info: connected, attached, shutting down,
 // shutdown. Debug: each settlement and publish. Attributes: address, link,
-// message-id, attempt, outcome, condition, error, peer. A body is never logged.
+// message-id, attempt, outcome, condition, delay, error, peer. A body is never logged.
 // Without a Logger there is no log at all.
 //
 // # Testing
@@ -162,8 +173,7 @@
 // they are rejected, and Delivery.AMQP is there for the rest of a message.
 // Declaring queues: whoever runs the peer does that.
 //
-// Recovery of links and connections, dead-lettering to an address of one's own,
-// delayed retries, requests, transactions, selectors and durable subscriptions
+// Recovery of links and connections, requests, transactions, selectors and durable subscriptions
 // are not part of this version.
 //
 // # Specification

@@ -32,7 +32,7 @@ func TestSubscription_panicAndGoexitAreARetryAndTheServiceLives(t *testing.T) {
 				nilMap()["a"] = 1
 			}
 			return nil
-		}, nil, &amqpflow.Options{Logger: book.logger()})
+		}, &amqpflow.SubscribeOptions{RetryMin: -1}, &amqpflow.Options{Logger: book.logger()})
 		bodies := []string{"panic", "fine", "exit", "nil map", "panic with an outcome", "exit", "fine"}
 		for _, body := range bodies {
 			p.deliver("orders", data(body))
@@ -78,7 +78,7 @@ func TestSubscription_onFailureMapsWhatChoseNoOutcome(t *testing.T) {
 				panic("boom")
 			}
 			return results[string(m.Data())]
-		}, &amqpflow.SubscribeOptions{OnFailure: func(d *amqpflow.Delivery, err error) error {
+		}, &amqpflow.SubscribeOptions{RetryMin: -1, OnFailure: func(d *amqpflow.Delivery, err error) error {
 			asked = append(asked, seen{string(d.Data()), err})
 			switch string(d.Data()) {
 			case `"released"`, `broken`:

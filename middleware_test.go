@@ -166,6 +166,7 @@ func TestMiddleware_ownPanicIsTheHandlersFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var failure error
 		p, b, _ := serve(t, accepting, &amqpflow.SubscribeOptions{
+			RetryMin: -1,
 			Middleware: []amqpflow.Middleware{func(next amqpflow.CallFunc) amqpflow.CallFunc {
 				return func(ctx context.Context, c *amqpflow.Call) error {
 					if err := next(ctx, c); err != nil {

@@ -39,6 +39,7 @@ const (
 	logAttempt   = "attempt"
 	logOutcome   = "outcome"
 	logCondition = "condition"
+	logDelay     = "delay"
 	logError     = "error"
 	logPeer      = "peer"
 )

@@ -164,6 +164,7 @@ func (cn *connection) learn(host string) {
 		cn.dialect = known
 	}
 	cn.risky = !address.RefusesGently(known, version)
+	cn.holds = address.HoldsRetries(known, version)
 	limit := int(peer.ChannelMax) + 1
 	if own := cn.c.opts.MaxSessions; own > 0 {
 		limit = min(limit, own)

@@ -94,6 +94,8 @@ const (
 	defaultMaxInFlight     = 256
 	defaultBatchSize       = 100
 	defaultBatchWait       = 10 * time.Millisecond
+	defaultRetryMin        = 100 * time.Millisecond
+	defaultRetryMax        = 10 * time.Second
 )
 
 // one returns the single option argument of a call, or a new zero one.
@@ -205,6 +207,53 @@ type SubscribeOptions struct {
 	//
 	// Default: none.
 	HandlerTimeout time.Duration
+	// MaxAttempts is how many attempts there are at a message, counted by
+	// Delivery.Attempt: a retry of the last one is DeadLetter instead. A peer
+	// that keeps no count, as RabbitMQ's classic queues, says 1 each time.
+	//
+	// Default: no limit but the peer's.
+	MaxAttempts int
+	// RetryMin is the bound of the hold before the first retry; it doubles with
+	// each attempt, up to RetryMax. A negative value means that retries leave at
+	// once.
+	//
+	// Default: 100 milliseconds, or RetryMax where that is less.
+	RetryMin time.Duration
+	// RetryMax is what the hold before a retry is at most, RetryAfter's apart.
+	//
+	// Default: 10 seconds, or RetryMin where that is more.
+	RetryMax time.Duration
+	// OrderedRetry keeps the order of a lane across retries: a delivery whose
+	// handler fails waits in its lane, which is the whole subscription without
+	// PartitionBy, is handed to the handler again after its backoff, and the lane
+	// goes on once it succeeded, was dead-lettered or reached MaxAttempts. The
+	// other lanes flow meanwhile. Its attempts count on from the peer's count, of
+	// which the peer learns nothing; so without MaxAttempts they never end. What
+	// waits behind it may come to fill the window: once that is more than half,
+	// Observer.Error and the log say so. Release, and a retry that is settled by
+	// hand, leave the order.
+	//
+	// It goes with one worker or PartitionBy, and neither with a batch nor with
+	// AtMostOnce.
+	OrderedRetry bool
+	// DeadLetter is where DeadLetter, and MaxAttempts, put messages aside. They
+	// keep their annotations, properties and body; what goes is what a broker
+	// would refuse from another sender (user-id, annotations that do not begin
+	// with "x-"), what would delay or expire them (time to live and
+	// absolute-expiry-time, x-opt-delivery-time and -delay), and the footer. These
+	// application properties are added:
+	//
+	//	dead-letter-reason       "handler", "max-attempts", or the condition of an *amqp.Error
+	//	dead-letter-description  the error's text, up to 1 KiB
+	//	dead-letter-source       the address of the subscription
+	//	dead-letter-attempts     Delivery.Attempt, a long
+	//	dead-letter-time         when, a timestamp
+	//
+	// The worker waits for the confirmation, for up to 30 seconds. Publish
+	// middleware does not see dead letters.
+	//
+	// Default: they are rejected, and the peer's dead-letter policy decides.
+	DeadLetter Address
 	// OnFailure maps a failure, that is an error which chose no outcome, a
 	// *DecodeError or a *PanicError, to what the handler should have returned:
 	// nil, an error or an outcome. It is called from the handler's goroutine.
@@ -279,6 +328,7 @@ func (o SubscribeOptions) withDefaults(k kind) (SubscribeOptions, []error) {
 	if k == batch && o.PartitionBy != nil {
 		wrong("PartitionBy", errors.New("goes with single deliveries, not with a batch"))
 	}
+	o.retries(k, wrong)
 	if o.ReplyTo != "" {
 		if _, err := o.ReplyTo.parse(); err != nil {
 			wrong("ReplyTo", err)
@@ -299,4 +349,34 @@ func (o SubscribeOptions) withDefaults(k kind) (SubscribeOptions, []error) {
 		wrong("LinkProperties", err)
 	}
 	return o, bad
+}
+
+// retries completes and checks what becomes of failures.
+func (o *SubscribeOptions) retries(k kind, wrong func(field string, err error)) {
+	if o.MaxAttempts < 0 {
+		wrong("MaxAttempts", fmt.Errorf("%d is negative", o.MaxAttempts))
+	}
+	if o.RetryMin == 0 {
+		o.RetryMin = defaultRetryMin
+		if o.RetryMax > 0 {
+			o.RetryMin = min(defaultRetryMin, o.RetryMax)
+		}
+	}
+	if o.RetryMax == 0 {
+		o.RetryMax = max(defaultRetryMax, o.RetryMin)
+	}
+	switch {
+	case o.RetryMax < 0:
+		wrong("RetryMax", fmt.Errorf("%v is negative", o.RetryMax))
+	case o.RetryMin > o.RetryMax:
+		wrong("RetryMin", fmt.Errorf("%v is above RetryMax, %v", o.RetryMin, o.RetryMax))
+	}
+	if o.OrderedRetry && (k != single || o.AtMostOnce || o.Workers > 1 && o.PartitionBy == nil) {
+		wrong("OrderedRetry", errors.New("goes with one worker or PartitionBy, and with no batch, Stream or AtMostOnce"))
+	}
+	if o.DeadLetter != "" {
+		if _, err := o.DeadLetter.parse(); err != nil {
+			wrong("DeadLetter", err)
+		}
+	}
 }

@@ -30,14 +30,17 @@ func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
 		s.closeInboxes()
 	}
 	if r == nil {
+		s.holds.end()
 		return nil
 	}
 	if ended {
+		s.holds.end()
 		return s.awaitHandlers(ctx, caller)
 	}
 	s.setState(Draining)
 	r.link.Freeze() // a worker may have found that the subscription has not stopped, and be about to grant
 	drained := s.drain(ctx, r)
+	s.holds.end() // behind the drain: none of them comes back here
 	if s.reader != nil {
 		s.closeInboxes()
 		return first(s.reader.quiet(ctx, r), drained)
@@ -72,7 +75,7 @@ func (s *Subscription) releaseHeld() error {
 		for ds, _ := in.take(nil, maxCredit); len(ds) > 0; ds, _ = in.take(nil, maxCredit) {
 			for _, d := range ds {
 				if d.settled { // at most once: there is nobody to give it back to
-					_, _ = s.conclude(d, nil)
+					d.leave()
 					continue
 				}
 				if err := s.settleAs(d, stateReleased, Released); err != nil && failed == nil {

@@ -169,6 +169,9 @@ func (r *receiving) read(in *dataplane.Delivery) *Delivery {
 	d.count = sections.Header.DeliveryCount
 	d.payload, d.data = in.Payload, data
 	d.props, d.headers = sections.Properties, sections.ApplicationProperties
+	if r.s.handover.pending.Load() > 0 && !sections.Header.FirstAcquirer {
+		r.s.returned(d)
+	}
 	return d
 }
 
@@ -249,6 +252,9 @@ func (s *Subscription) takenBack(r *receiving, id uint32) {
 			return
 		}
 	}
+	if s.holds.takenBack(r, id) {
+		return
+	}
 	for _, w := range s.workers {
 		if w.takenBack(r, id) {
 			return
@@ -259,10 +265,17 @@ func (s *Subscription) takenBack(r *receiving, id uint32) {
 // giveUp answers for a delivery that the peer took back, which frees its place
 // in the window; RabbitMQ sends nothing more on the link until it has that.
 func (s *Subscription) giveUp(d *Delivery) {
-	d.status.CompareAndSwap(statusOpen, statusTakenBack)
+	d.takenBack()
 	s.c.log.Warn("delivery taken back by the peer", logAddress, string(s.addr), logAttempt, d.Attempt())
 	if err := d.from.link.Settle(d.id, stateReleased); err == nil {
 		d.from.grant(false)
+	}
+}
+
+// takenBack notes that the peer took the delivery back before it was settled.
+func (d *Delivery) takenBack() {
+	if !d.status.CompareAndSwap(statusOpen, statusTakenBack) {
+		d.status.CompareAndSwap(statusHeld, statusTakenBack)
 	}
 }
 
@@ -282,6 +295,7 @@ func (s *Subscription) linkLost(r *receiving, cause error) {
 			in.purge(r)
 		}
 	}
+	s.holds.drop(r)
 	s.reader.settled()
 	if closing {
 		return

@@ -123,7 +123,7 @@ func TestSubscribeReply_settlesByTheReplysOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var failure error
-				p, b, _ := serveReplies(t, echo, &amqpflow.SubscribeOptions{ReplyTo: "replies", OnFailure: func(_ *amqpflow.Delivery, err error) error {
+				p, b, _ := serveReplies(t, echo, &amqpflow.SubscribeOptions{ReplyTo: "replies", RetryMin: -1, OnFailure: func(_ *amqpflow.Delivery, err error) error {
 					failure = err
 					return err
 				}})

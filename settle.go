@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/Azure/go-amqp"
 
@@ -42,15 +43,15 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("Outcome(%d)", uint8(o))
 }
 
-// OutcomeError is an error that chooses an outcome: what Retry, Reject,
-// Release and FailFast return. Built by hand it says what they cannot:
-// modified with undeliverable-here or annotations, rejected with a condition
-// of one's own. A handler may return it wrapped.
+// OutcomeError is an error that chooses an outcome: what Retry, RetryAfter,
+// Reject, Release, DeadLetter and FailFast return. Built by hand it says what
+// they cannot: modified with undeliverable-here or annotations, rejected with a
+// condition of one's own. A handler may return it wrapped.
 //
-// Outcome Modified is sent with delivery-failed set. Annotations are merged
-// into the message's annotations by the peer and must be encodable: keys of
-// type string, values of AMQP's types; a delivery whose outcome cannot be
-// encoded is retried.
+// Outcome Modified is a retry, sent with delivery-failed set, and counts towards
+// SubscribeOptions.MaxAttempts. Annotations are merged into the message's
+// annotations by the peer and must be encodable: keys of type string, values of
+// AMQP's types; a delivery whose outcome cannot be encoded is retried.
 //
 // Spec: 3.4.3 to 3.4.5.
 type OutcomeError struct {
@@ -58,28 +59,58 @@ type OutcomeError struct {
 	Condition         amqp.ErrCond     // of a rejection. Default: amqp:internal-error
 	Description       string           // of a rejection. Default: Err's text
 	Info              map[string]any   // of a rejection
-	UndeliverableHere bool             // of Modified: not to this link again
+	UndeliverableHere bool             // of Modified: not to this link again. Held for Delay alone
 	Annotations       amqp.Annotations // of Modified
+	Delay             time.Duration    // of Modified: how long it is held. Default: the backoff; negative: none
 	Err               error
+
+	deadLetter bool // rejected only where no address is set
 }
 
 func (e *OutcomeError) Error() string {
-	if e.Err == nil {
-		return e.Outcome.String()
+	what := e.Outcome.String()
+	if e.deadLetter {
+		what = "dead-lettered"
 	}
-	return e.Outcome.String() + ": " + e.Err.Error()
+	if e.Err == nil {
+		return what
+	}
+	return what + ": " + e.Err.Error()
 }
 
 // Unwrap returns the cause, which may be nil.
 func (e *OutcomeError) Unwrap() error { return e.Err }
 
 // Retry makes the delivery a counted attempt that the peer delivers again:
-// modified with delivery-failed. It is what any other error means, too. The
-// disposition leaves at once, so the peer's own redelivery delay, delivery
-// limit and dead-letter policy decide when and how often the message returns.
+// modified with delivery-failed. It is what any other error means, too.
+//
+// The delivery is held first, for a random time up to a bound that begins at
+// SubscribeOptions.RetryMin and doubles with each attempt up to RetryMax; the
+// worker handles others meanwhile. It occupies its place in the window, of which
+// at most half is held: what fails beyond that leaves at once, as does
+// everything that is held when the subscription is paused or ends. Nothing is
+// lost where the process dies: the peer has the message until it is settled.
+// From SubscribeOptions.MaxAttempts on it is DeadLetter; without that the peer's
+// own delivery limit decides how often the message returns.
 //
 // Spec: 3.4.5.
 func Retry(err error) error { return &OutcomeError{Outcome: Modified, Err: err} }
+
+// RetryAfter is Retry with a hold of d, which no backoff shortens or lengthens;
+// 0 means the backoff, and less none.
+//
+// On RabbitMQ from 4.3 on, a hold of more than 10 seconds is the broker's: the
+// disposition leaves at once with the annotation x-opt-delivery-time, so that it
+// costs no place in the window and survives the process. Quorum queues keep the
+// message until then. Classic queues deliver it again at once and cannot be told
+// apart before: where that is seen once, which the log says, the subscription
+// holds such deliveries itself from then on. With every other peer, and with
+// SubscribeOptions.OrderedRetry, the delivery is always held here.
+//
+// Spec: 3.4.5.
+func RetryAfter(d time.Duration, err error) error {
+	return &OutcomeError{Outcome: Modified, Delay: d, Err: err}
+}
 
 // Reject declares the message invalid. The peer's dead-letter policy decides
 // what becomes of it. The description is err's text; the condition is that of
@@ -94,14 +125,23 @@ func Reject(err error) error { return &OutcomeError{Outcome: Rejected, Err: err}
 // Spec: 3.4.4.
 func Release() error { return &OutcomeError{Outcome: Released} }
 
+// DeadLetter puts the message aside: it is published to
+// SubscribeOptions.DeadLetter with the reason, see there, and accepted once the
+// peer has confirmed that. A publish that fails makes it a retry, so the message
+// is never lost, and may be put aside twice. Where no address is set it is
+// Reject(err).
+func DeadLetter(err error) error {
+	return &OutcomeError{Outcome: Rejected, Err: err, deadLetter: true}
+}
+
 // FailFast leaves the delivery unsettled and ends the broker: Run returns err,
 // Err returns it and Done is closed. The peer delivers the message again.
 func FailFast(err error) error { return &OutcomeError{Outcome: OutcomeNone, Err: err} }
 
 // OutcomeOf returns the outcome that a handler's result stands for, before
-// SubscribeOptions.OnFailure: nil is Accepted, an *OutcomeError in the chain
-// decides, any other error is Modified. It is pure, for unit tests of a
-// handler.
+// SubscribeOptions.OnFailure and MaxAttempts: nil is Accepted, an *OutcomeError
+// in the chain decides (DeadLetter is Rejected), any other error is Modified. It
+// is pure, for unit tests of a handler.
 func OutcomeOf(err error) Outcome {
 	if err == nil {
 		return Accepted
@@ -197,7 +237,9 @@ func (e *OutcomeError) modified() (*wire.State, Outcome, error) {
 // peer may ask for, 512 bytes.
 const maxDescription = 256
 
-// clip makes s a string of AMQP of at most maxDescription octets.
-func clip(s string) string {
-	return strings.ToValidUTF8(s[:min(len(s), maxDescription)], "?") // never longer than what it replaces
+func clip(s string) string { return clipTo(s, maxDescription) }
+
+// clipTo makes s a string of AMQP of at most limit octets.
+func clipTo(s string, limit int) string {
+	return strings.ToValidUTF8(s[:min(len(s), limit)], "?") // never longer than what it replaces
 }

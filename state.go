@@ -33,6 +33,7 @@ type Stats struct {
 	Credit   int    // deliveries that the peer may still send
 	Held     int    // received, and not yet given to a handler
 	Running  int    // given to a handler that has not returned
+	Retrying int    // failed, and held for their backoff
 	Received uint64 // deliveries that came, unreadable ones included
 	// How they were settled, by outcome.
 	Accepted, Rejected, Released, Modified uint64
@@ -47,6 +48,7 @@ func (s *Subscription) Stats() Stats {
 		Released: s.outcomes[Released].Load(),
 		Modified: s.outcomes[Modified].Load(),
 	}
+	st.Retrying = s.holds.len()
 	for _, in := range s.inboxes {
 		st.Held += in.len()
 	}

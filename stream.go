@@ -73,7 +73,7 @@ func Messages[T any](ctx context.Context, s *Stream) iter.Seq2[*Message[T], erro
 			if err = decodeBody(s.codecs, d, &m.Body); err != nil {
 				var zero T
 				m.Body = zero
-				s.finish(d, err, s.c.clock())
+				s.finish(ctx, d, err, s.c.clock(), nil)
 			}
 			if !yield(m, err) {
 				return
@@ -155,7 +155,7 @@ func (r *reader) wait(ctx context.Context, in *inbox) {
 func (r *reader) yield(d *Delivery, yield func(*Delivery, error) bool) bool {
 	d.at = r.s.c.clock()
 	if d.settled {
-		defer func() { _, _ = r.s.conclude(d, nil) }()
+		defer d.leave()
 	}
 	return yield(d, nil)
 }

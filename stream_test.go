@@ -51,7 +51,7 @@ func acceptEach(d *amqpflow.Delivery) { _ = d.Accept(context.Background()) }
 
 func TestStream_yieldsInOrderAndSettlesByHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, b, s := stream(t, &amqpflow.SubscribeOptions{Credit: 8})
+		p, b, s := stream(t, &amqpflow.SubscribeOptions{Credit: 8, RetryMin: -1})
 		ctx, cancel := context.WithCancel(t.Context())
 		n := 0
 		r := read(ctx, s, func(d *amqpflow.Delivery) {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/amqpflow/amqpflow/internal/address"
+	"github.com/amqpflow/amqpflow/internal/backoff"
 )
 
 // Subscription is a handler bound to an address. It is safe for concurrent
@@ -30,6 +31,10 @@ type Subscription struct {
 	running   sync.WaitGroup // the workers' goroutines
 	stopping  atomic.Bool    // no delivery begins any more
 	waiting   atomic.Int32   // workers, or a reader, without anything to do
+
+	backoff  backoff.Policy
+	holds    holds
+	handover handover
 
 	received atomic.Uint64
 	outcomes [Modified + 1]atomic.Uint64
@@ -54,6 +59,9 @@ func (b *Broker) register(addr Address, opts SubscribeOptions, k kind) *Subscrip
 	if err != nil {
 		bad = append(bad, fmt.Errorf("amqpflow: subscribe to %q: %w", addr, err))
 	}
+	if dead, wrong := o.DeadLetter.parse(); o.DeadLetter != "" && err == nil && wrong == nil && dead == node {
+		bad = append(bad, &OptionError{Field: "SubscribeOptions.DeadLetter", Err: errors.New("is the address that is subscribed to")})
+	}
 	s := &Subscription{
 		c: b.c, addr: addr, node: node, opts: o, codecs: b.c.codecs, invalid: errors.Join(bad...),
 		answered: make(chan struct{}), done: make(chan struct{}), gathering: make(chan struct{}, 1),
@@ -62,6 +70,8 @@ func (b *Broker) register(addr Address, opts SubscribeOptions, k kind) *Subscrip
 		s.codecs = codecs{o.Codec}
 	}
 	s.inboxes = []*inbox{newInbox()}
+	s.holds = holds{s: s}
+	s.backoff = backoff.Policy{Min: o.RetryMin, Max: o.RetryMax, Jitter: retryJitter}
 	if s.invalid == nil && k != stream {
 		s.staff(k)
 	}

@@ -69,6 +69,12 @@ var behaviours = []behaviour{
 	{"releasedComesBackWithTheSameCount", releasedComesBackWithTheSameCount},
 	{"failFastLeavesTheDeliveryToThePeer", failFastLeavesTheDeliveryToThePeer},
 
+	{"retryIsHeldAndComesBackCounted", retryIsHeldAndComesBackCounted},
+	{"longRetryIsThePeersWhereItHoldsIt", longRetryIsThePeersWhereItHoldsIt},
+	{"classicQueueHoldsNoRetry", classicQueueHoldsNoRetry},
+	{"lastAttemptIsADeadLetterWithItsReason", lastAttemptIsADeadLetterWithItsReason},
+	{"shutdownEndsHolds", shutdownEndsHolds},
+
 	{"unroutableIsReleased", unroutableIsReleased},
 	{"publishStormLosesNoAnswer", publishStormLosesNoAnswer},
 	{"publishesLeaveInOrder", publishesLeaveInOrder},

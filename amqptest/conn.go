@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/Azure/go-amqp"
+
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
@@ -37,12 +39,16 @@ const (
 // conn is one connection of a client. Everything but nc is guarded by the
 // server's mutex.
 type conn struct {
-	srv  *Server
-	nc   net.Conn
-	name string        // for the log
-	wake chan struct{} // capacity 1: sent by signal, received by the writer
+	srv    *Server
+	nc     net.Conn
+	number uint64        // in the order of arrival
+	name   string        // for the log
+	wake   chan struct{} // capacity 1: sent by signal, received by the writer
 
 	phase    phase
+	external string // the identity that Options.External is to look at
+	asking   bool   // and is to look at before anything else is read
+	user     string // who has authenticated
 	peer     wire.Open
 	sessions map[uint16]*session // by the client's channel
 	channels []*session          // by ours
@@ -56,6 +62,7 @@ type conn struct {
 	starved bool   // deliveries wait for room in out
 	touched bool   // in srv.touched
 	drained sync.Cond
+	stall
 
 	// Reused by every frame.
 	transfer    wire.Transfer
@@ -89,7 +96,10 @@ func (c *conn) readLoop() {
 	from, to := 0, 0
 	for {
 		n, err := c.nc.Read(buf[to:])
-		if n > 0 {
+		if err != nil && c.awoken() {
+			err = nil
+		}
+		if n > 0 || err == nil {
 			to += n
 			c.lastRead.Store(time.Now().UnixNano())
 			from += c.consume(buf[from:to])
@@ -112,16 +122,23 @@ func (c *conn) consume(b []byte) int {
 	s := c.srv
 	s.lock()
 	defer s.unlock()
-	for len(c.out) > outLimit && !c.dead {
+	for c.stopped(len(b)) && !c.dead {
 		c.drained.Wait()
 	}
 	done := 0
-	for !c.dead {
+	for !c.dead && !c.deaf() {
 		n := c.next(b[done:])
 		if n == 0 {
 			return done
 		}
 		done += n
+		if c.asking {
+			c.askExternal()
+		}
+		s.fireFaults()
+	}
+	if !c.dead {
+		return done
 	}
 	return len(b)
 }
@@ -133,6 +150,9 @@ func (c *conn) next(b []byte) int {
 		return 0
 	}
 	if c.phase == phaseHeader || c.phase == phaseAMQP {
+		if !c.arrives(b[:wire.FrameHeaderSize]) {
+			return 0
+		}
 		c.protocolHeader(b[:wire.FrameHeaderSize])
 		return wire.FrameHeaderSize
 	}
@@ -141,15 +161,27 @@ func (c *conn) next(b []byte) int {
 		c.violatef(ruleFrame, "%v", err)
 		return len(b)
 	}
-	if h.Size > c.srv.opts.MaxFrameSize {
-		c.violatef(ruleFrameSize, "a frame of %d bytes, %d are allowed", h.Size, c.srv.opts.MaxFrameSize)
+	if limit := c.largest(); h.Size > limit {
+		c.violatef(ruleFrameSize, "a frame of %d bytes, %d are allowed", h.Size, limit)
 		return len(b)
 	}
 	if uint32(len(b)) < h.Size {
 		return 0
 	}
+	if !c.arrives(b[:h.Size]) {
+		return 0
+	}
 	c.frame(h, b[int(h.DOff)*4:h.Size])
 	return int(h.Size)
+}
+
+// largest is how many bytes the client's next frame may have: before it has
+// our OPEN, what everybody must take.
+func (c *conn) largest() uint32 {
+	if c.phase == phaseSASL || c.phase == phaseOpen {
+		return minMaxFrameSize
+	}
+	return c.srv.opts.MaxFrameSize
 }
 
 // frame handles one complete frame.
@@ -179,6 +211,9 @@ func (c *conn) frame(h wire.FrameHeader, body []byte) {
 		c.violatef(ruleAfterClose, "%s after close", performativeName(code))
 	case c.phase == phaseClosing:
 		c.closingFrame(code)
+	case c.phase == phaseRunning && h.Channel > c.srv.opts.ChannelMax:
+		c.violatef(ruleChannelMax, "%s on channel %d, %d is the highest", performativeName(code), h.Channel, c.srv.opts.ChannelMax)
+	case code != wire.CodeTransfer && !c.valuesHold(code, body):
 	case c.phase == phaseOpen:
 		c.openFrame(h.Channel, code, body)
 	case code == wire.CodeOpen:
@@ -192,17 +227,34 @@ func (c *conn) frame(h wire.FrameHeader, body []byte) {
 	}
 }
 
+// valuesHold checks what the decoders let pass. What does not decode at all is
+// left to them.
+func (c *conn) valuesHold(code uint64, body []byte) bool {
+	_, err := wire.Check(body)
+	if err == nil {
+		return true
+	}
+	if _, malformed := wire.SkipValue(body); malformed != nil {
+		return true
+	}
+	c.violatef(ruleValue, "%s: %v", performativeName(code), err)
+	return false
+}
+
 // sessionFrame hands a frame to the session on its channel.
 func (c *conn) sessionFrame(channel uint16, code uint64, body []byte) {
 	ses := c.sessions[channel]
-	if ses == nil {
+	switch {
+	case ses == nil:
 		c.violatef(ruleChannel, "%s on channel %d, which has no session", performativeName(code), channel)
 		return
+	case ses.ended && code != wire.CodeEnd:
+		return // our END is out: what the client sent before it heard of it means nothing
 	}
 	var err error
 	switch code {
 	case wire.CodeTransfer:
-		if err = c.transfer.Decode(body); err == nil {
+		if err = c.transfer.Decode(body); err == nil && (c.transfer.State.Kind == wire.StateNone || c.valuesHold(code, body)) {
 			ses.onTransfer(&c.transfer)
 		}
 	case wire.CodeFlow:
@@ -241,7 +293,9 @@ func (ses *session) controlFrame(code uint64, body []byte) error {
 		if err := e.Decode(body); err != nil {
 			return err
 		}
-		ses.onEnd()
+		if ses.conn.fieldsHold("end", e.Error) {
+			ses.onEnd()
+		}
 	default:
 		ses.conn.violatef(ruleUnexpectedFrame, "%s", performativeName(code))
 	}
@@ -259,12 +313,21 @@ func performativeName(code uint64) string {
 // performative is what write can send.
 type performative interface{ Append(dst []byte) []byte }
 
-// write appends one frame to what is written next.
+// write appends one frame to what is written next. One that is larger than the
+// client takes cannot be said in any other way, so it closes the connection.
 func (c *conn) write(channel uint16, p performative) {
 	if c.phase == phaseClosing || c.dead {
 		return
 	}
+	start := len(c.out)
 	c.append(wire.TypeAMQP, channel, p)
+	if size := len(c.out) - start; c.phase == phaseRunning && uint64(size) > uint64(c.peer.MaxFrameSize) {
+		c.out = c.out[:start]
+		c.shut(&wire.Error{
+			Condition:   wire.Symbol(amqp.ErrCondFrameSizeTooSmall),
+			Description: fmt.Sprintf("a frame of %d bytes, %d are allowed", size, c.peer.MaxFrameSize),
+		})
+	}
 }
 
 func (c *conn) append(typ byte, channel uint16, p performative) {
@@ -272,6 +335,7 @@ func (c *conn) append(typ byte, channel uint16, p performative) {
 	c.out = wire.BeginFrame(c.out, typ, channel)
 	c.out = p.Append(c.out)
 	wire.EndFrame(c.out, start)
+	c.counted(true, c.out[start:])
 	c.touch()
 }
 

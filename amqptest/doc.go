@@ -9,15 +9,22 @@
 //
 // # What it offers
 //
-// A node is a queue: an attach with the terminus capability "queue", or with
-// none, creates it, and its consumers compete for its messages. A message
-// that comes back (released, modified, or its link, session or connection
-// lost) takes its old place in the queue. Only modified with delivery-failed
-// counts as an attempt; rejected, and the attempt that reaches
-// Options.MaxDeliveries, make a message a dead letter.
+// An attach with the terminus capability "queue", or with none, creates a
+// queue, and its consumers compete for its messages. A message that comes back
+// (released, modified, or its link, session or connection lost) takes its old
+// place in the queue. Only modified with delivery-failed counts as an attempt;
+// rejected, and the attempt that reaches Options.MaxDeliveries, make a message
+// a dead letter. A source with distribution-mode copy sees each message once
+// and takes none.
 //
-// Topics, dynamic nodes, browsing and transactions are refused with
-// amqp:not-implemented.
+// The capability "topic" creates a topic: each subscription gets a copy of what
+// is published while it is attached, and settles it for itself. A dynamic
+// source or target gets a node of its own, which is deleted as its
+// lifetime-policy says, with its link if it says nothing. A target without an
+// address takes messages that name theirs in "to".
+//
+// Durable and shared subscriptions, selectors and transactions are refused with
+// amqp:not-implemented. Every other filter is ignored, and the answer says so.
 //
 // # What it checks
 //

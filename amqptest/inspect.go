@@ -25,18 +25,19 @@ type Settlement struct {
 	DeliveryCount uint32
 }
 
-// Put appends messages to the queue at addr, which it makes if there is none.
-// All of them are stored, or none. A header's delivery-count is where counting
+// Put appends messages to the queue at addr, which it makes if there is none;
+// at a topic it publishes them, which gives one to each subscription. All of
+// them are stored, or none. A header's delivery-count is where counting
 // starts.
 //
-// It returns an error if addr is not that of a queue or a message cannot be
-// encoded, ErrClosed after Close, and a bad option of the server.
+// It returns an error if addr cannot be parsed or names a node of the other
+// kind, or a message cannot be encoded, ErrClosed after Close, and a bad
+// option of the server.
 func (s *Server) Put(addr amqpflow.Address, ms ...*amqp.Message) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
-	name, err := queueName(addr)
-	if err != nil {
+	if _, _, err := s.nameOf(addr); err != nil {
 		return fmt.Errorf("amqptest: put: %w", err)
 	}
 	stored, err := encode(ms)
@@ -45,46 +46,50 @@ func (s *Server) Put(addr amqpflow.Address, ms ...*amqp.Message) error {
 	}
 	s.lock()
 	defer s.unlock()
-	q := s.queue(name)
+	n, err := s.nodeAt(addr)
+	if err != nil {
+		return fmt.Errorf("amqptest: put to %q: %w", addr, err)
+	}
 	for _, m := range stored {
-		q.put(m)
+		n.publish(m)
 	}
 	return nil
 }
 
 // Messages returns what waits in the queue at addr, in order, without taking
-// it. What consumers hold unsettled is not among it. A message whose format
+// it; for a topic what waits for its subscriptions, one after the other. What
+// consumers hold unsettled is not among it. A message whose format
 // is not 0, or that go-amqp cannot decode, has all its bytes in Data.
 func (s *Server) Messages(addr amqpflow.Address) []*amqp.Message {
-	return inspect(s, addr, func(q *queue) []*amqp.Message { return decodeAll(q.waiting[q.head:]) })
+	return inspect(s, addr, func(n *node) []*amqp.Message { return decodeAll(n.waiting()) })
 }
 
 // DeadLetters returns the messages of the queue at addr that were rejected or
 // delivered too often, in the order in which that happened.
 func (s *Server) DeadLetters(addr amqpflow.Address) []*amqp.Message {
-	return inspect(s, addr, func(q *queue) []*amqp.Message { return decodeAll(q.dead) })
+	return inspect(s, addr, func(n *node) []*amqp.Message { return decodeAll(n.dead) })
 }
 
 // Settlements returns what consumers made of the deliveries of the queue at
 // addr, in the order in which they said so. What was sent settled, or went
 // back because a link, session or connection ended, is not among it.
 func (s *Server) Settlements(addr amqpflow.Address) []Settlement {
-	return inspect(s, addr, func(q *queue) []Settlement { return slices.Clone(q.settlements) })
+	return inspect(s, addr, func(n *node) []Settlement { return slices.Clone(n.settlements) })
 }
 
-// inspect asks the queue at addr; none if there is none.
-func inspect[T any](s *Server, addr amqpflow.Address, ask func(*queue) []T) []T {
-	name, err := queueName(addr)
+// inspect asks the node at addr; none if there is none.
+func inspect[T any](s *Server, addr amqpflow.Address, ask func(*node) []T) []T {
+	name, _, err := s.nameOf(addr)
 	if err != nil {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := s.queues[name]
-	if q == nil {
+	n := s.nodes[name]
+	if n == nil {
 		return nil
 	}
-	return ask(q)
+	return ask(n)
 }
 
 func decodeAll(ms []*message) []*amqp.Message {
@@ -100,12 +105,12 @@ func decodeAll(ms []*message) []*amqp.Message {
 // are the data sections, or an amqp-value that is a string or binary.
 //
 // It returns an error if a body is none of these or cannot be decoded, if addr
-// is not that of a queue, and for a bad option of the server.
+// cannot be parsed, and for a bad option of the server.
 func Bodies[T any](s *Server, addr amqpflow.Address) ([]T, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
-	if _, err := queueName(addr); err != nil {
+	if _, _, err := s.nameOf(addr); err != nil {
 		return nil, fmt.Errorf("amqptest: bodies: %w", err)
 	}
 	ms := s.Messages(addr)
@@ -182,8 +187,8 @@ func (s *Server) Idle(ctx context.Context) error {
 }
 
 func (s *Server) idleLocked() bool {
-	for _, q := range s.queues {
-		if q.len() > 0 {
+	for _, n := range s.nodes {
+		if n.len() > 0 {
 			return false
 		}
 	}
@@ -198,9 +203,9 @@ func (s *Server) idleLocked() bool {
 // busyLocked names what is not idle.
 func (s *Server) busyLocked() string {
 	var queued []string
-	for name, q := range s.queues {
-		if n := q.len(); n > 0 {
-			queued = append(queued, fmt.Sprintf("queue %q has %d messages", name, n))
+	for name, n := range s.nodes {
+		if waiting := n.len(); waiting > 0 {
+			queued = append(queued, fmt.Sprintf("%s %q has %d messages", n.kind, name, waiting))
 		}
 	}
 	if len(queued) == 0 {

@@ -31,7 +31,7 @@ func TestServer_readsAddressesAsTheLibraryDoes(t *testing.T) {
 			}
 			assert.Len(t, s.Settlements(addrs[0]), len(addrs))
 		}
-		require.ErrorContains(t, s.Put("topic:prices", text("0")), "topics are not implemented")
+		require.ErrorContains(t, s.Put("topic:orders", text("0")), "amqp:not-allowed: the node is a queue")
 		require.Error(t, s.Put("", text("0")))
 		assert.Nil(t, s.Messages("topic:prices"))
 		assert.Nil(t, s.Messages("never seen"))
@@ -76,7 +76,7 @@ func TestServer_returnsWhatGoAMQPCannotDecodeAsBytes(t *testing.T) {
 	var sections wire.Sections
 	m, err := newMessage(&sections, 0, payload)
 	require.NoError(t, err)
-	s.queue("orders").put(m)
+	s.makeNode("orders", kindQueue).publish(m)
 	ms := s.Messages("orders")
 	require.Len(t, ms, 1)
 	assert.Contains(t, string(ms[0].GetData()), string(payload))
@@ -111,7 +111,7 @@ func TestBodies_decodesByType(t *testing.T) {
 	_, err = Bodies[order](s, "bad")
 	var syntax *json.SyntaxError
 	require.ErrorAs(t, err, &syntax)
-	_, err = Bodies[string](s, "topic:prices")
+	_, err = Bodies[string](s, "topic:")
 	assert.Error(t, err)
 }
 

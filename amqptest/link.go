@@ -2,11 +2,7 @@ package amqptest
 
 import (
 	"math"
-	"slices"
 
-	"github.com/Azure/go-amqp"
-
-	"github.com/amqpflow/amqpflow/internal/address"
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
@@ -17,26 +13,39 @@ const linkCredit = 256
 type link struct {
 	ses      *session
 	name     string
-	role     wire.Role // ours
-	in       uint32    // the client's handle
-	out      uint32    // ours
-	queue    *queue
-	detached bool // our DETACH is out, the client's is awaited
-	second   bool // rcv-settle-mode second
+	role     wire.Role    // ours
+	in       uint32       // the client's handle
+	out      uint32       // ours
+	address  string       // of its node on the wire
+	node     *node        // nil if the attach was refused
+	withheld *activeFault // its credit
+	detached bool         // our DETACH is out, the client's is awaited
+	released bool         // it is off its node
+	second   bool         // rcv-settle-mode second
 	sndMode  uint8
 
 	count  uint32 // delivery-count
 	credit uint32
 
 	// Role sender: to a consumer.
-	drain   bool      // the client wants its credit back
-	current *delivery // its last frame is still to be sent
+	source         *wire.Source // as it was answered
+	queue          *queue
+	browses        bool          // takes nothing
+	next           uint64        // where it looks next, if it only looks
+	drain          bool          // the client wants its credit back
+	outcomes       []wire.Symbol // that the client may choose, nil for all
+	defaultOutcome *wire.State   // of what the client settles without one
+	heard          bool          // the client has told us a delivery-count
+	heardCount     uint32        // the last one
+	current        *delivery     // its last frame is still to be sent
 
 	// Role receiver: from a publisher.
-	partial    *incoming // its last frame is still to come
+	target     *wire.Target // as it was answered
+	partial    *incoming    // its last frame is still to come
 	owesCredit bool
 	unsettled  wire.Map // by delivery-tag: what the client may resume
 	incomplete bool     // and it may resume more than that
+	tags       tags     // of its deliveries that are unsettled
 }
 
 const (
@@ -59,6 +68,8 @@ func (ses *session) onAttach(a *wire.Attach) {
 	case a.Role == wire.RoleSender && !a.InitialDeliveryCount.Set:
 		c.violatef(ruleAttach, "a sender's attach without initial-delivery-count")
 		return
+	case !ses.attachHolds(a):
+		return
 	}
 	l := &link{
 		ses: ses, name: a.Name, role: !a.Role, in: a.Handle,
@@ -66,31 +77,36 @@ func (ses *session) onAttach(a *wire.Attach) {
 		unsettled: a.Unsettled, incomplete: a.IncompleteUnsettled,
 	}
 	l.out = uint32(place(&ses.handles, l))
+	if l.out > ses.most {
+		c.violatef(ruleHandleMax, "%d links, but the client's own handle-max is %d", l.out+1, ses.most)
+		return
+	}
 	ses.links[a.Handle] = l
-	node, refusal := c.srv.resolve(a)
-	c.srv.log.Debug("attach", "peer", c.name, "link", a.Name, "address", node, "error", wireError(refusal))
+	if l.refuseAttach(a) {
+		return
+	}
+	refusal := l.resolve(a)
+	c.srv.log.Debug("attach", "peer", c.name, "link", a.Name, "address", l.address, "error", wireError(refusal))
 	if refusal != nil {
 		l.refuse(a, refusal)
 		return
 	}
-	l.queue = c.srv.queue(node)
 	l.accept(a)
 }
 
 // accept answers the attach and opens the link.
 func (l *link) accept(a *wire.Attach) {
 	reply := l.reply(a)
-	reply.Source, reply.Target = a.Source, a.Target
 	if a.Source != nil {
-		source := *a.Source
-		source.Filter = nil // none is applied
-		reply.Source = &source
+		l.outcomes, l.defaultOutcome = a.Source.Outcomes, a.Source.DefaultOutcome
 	}
 	if l.role == wire.RoleSender {
+		reply.Source, reply.Target = l.source, a.Target
 		reply.InitialDeliveryCount = wire.Some(0)
+	} else {
+		reply.Source, reply.Target = a.Source, l.target
 	}
 	l.ses.conn.write(l.ses.out, reply)
-	l.queue.links = append(l.queue.links, l)
 	if l.role == wire.RoleSender {
 		l.queue.touch()
 		return
@@ -116,27 +132,30 @@ func (l *link) reply(a *wire.Attach) *wire.Attach {
 }
 
 func (l *link) refuse(a *wire.Attach, e *wire.Error) {
+	l.replyRefused(a)
+	l.detach(e)
+}
+
+// replyRefused answers an attach that is refused: there is no terminus.
+func (l *link) replyRefused(a *wire.Attach) {
 	reply := l.reply(a)
 	if l.role == wire.RoleSender {
 		reply.Target = a.Target
 		reply.InitialDeliveryCount = wire.Some(0)
 	} else {
 		reply.Source = a.Source
-		if reply.Source != nil {
-			source := *a.Source
-			source.Filter = nil
-			reply.Source = &source
-		}
 	}
 	l.ses.conn.write(l.ses.out, reply)
-	l.detach(e)
 }
 
 // detach closes the link from our side; what the client still sends on it
 // until its own DETACH is counted and dropped.
-func (l *link) detach(e *wire.Error) {
+func (l *link) detach(e *wire.Error) { l.detachAs(e, true) }
+
+// detachAs is detach, which closes the link or only suspends it.
+func (l *link) detachAs(e *wire.Error, closed bool) {
 	l.ses.flush()
-	l.ses.conn.write(l.ses.out, &wire.Detach{Handle: l.out, Closed: true, Error: e})
+	l.ses.conn.write(l.ses.out, &wire.Detach{Handle: l.out, Closed: closed, Error: e})
 	l.release()
 	l.detached = true
 }
@@ -148,95 +167,56 @@ func (ses *session) onDetach(d *wire.Detach) {
 		ses.conn.violatef(ruleHandle, "detach of handle %d, which is not attached", d.Handle)
 		return
 	}
+	if !ses.conn.fieldsHold("detach", d.Error) {
+		return
+	}
 	ses.flush()
 	l.release()
 	delete(ses.links, d.Handle)
+	if !l.detached && l.node != nil && ses.conn.srv.ignores(l.subject(), faultIgnoreDetach) {
+		return // its handle on our side stays taken
+	}
 	ses.handles[l.out] = nil
 	if !l.detached {
 		ses.conn.write(ses.out, &wire.Detach{Handle: l.out, Closed: d.Closed})
 	}
 }
 
-// release takes the link off its queue and gives back what it holds. A
+// release takes the link off its node and gives back what it holds. A
 // delivery that is half received stays: the client may send the rest of it
 // before it hears of our DETACH.
 func (l *link) release() {
-	if l.queue == nil {
+	if l.node == nil || l.released {
 		return
 	}
-	l.queue.remove(l)
+	l.released = true
 	l.current, l.owesCredit = nil, false
-	if l.role != wire.RoleSender {
-		return
+	if l.role == wire.RoleSender {
+		l.giveBack()
 	}
+	l.node.leave(l)
+}
+
+// giveBack returns what the consumer has not settled.
+func (l *link) giveBack() {
 	for id, d := range l.ses.unsettled {
-		if d.link == l {
-			delete(l.ses.unsettled, id)
-			l.ses.excused.add(id)
+		if d.link != l {
+			continue
+		}
+		delete(l.ses.unsettled, id)
+		l.ses.excused.add(id)
+		if !l.browses {
 			l.queue.giveBack(d.message)
 		}
 	}
 }
 
-// resolve returns the name of the node that the attach asks for, or why it is
-// refused.
-func (s *Server) resolve(a *wire.Attach) (string, *wire.Error) {
-	node, e := terminus(a)
-	if e != nil {
-		return node, e
-	}
-	return node, s.refusal(node)
-}
-
-func terminus(a *wire.Attach) (string, *wire.Error) {
-	if a.Role == wire.RoleReceiver {
-		t := a.Source
-		if t == nil {
-			return "", refusal(amqp.ErrCondInvalidField, "an attach without a source")
-		}
-		if t.DistributionMode == "copy" {
-			return t.Address, refusal(amqp.ErrCondNotImplemented, "browsing is not implemented")
-		}
-		return node(t.Address, t.Dynamic, t.Capabilities)
-	}
-	if a.Coordinator != nil {
-		return "", refusal(amqp.ErrCondNotImplemented, "transactions are not implemented")
-	}
-	t := a.Target
-	if t == nil {
-		return "", refusal(amqp.ErrCondInvalidField, "an attach without a target")
-	}
-	return node(t.Address, t.Dynamic, t.Capabilities)
-}
-
-func node(name string, dynamic bool, capabilities []wire.Symbol) (string, *wire.Error) {
-	switch {
-	case dynamic:
-		return name, refusal(amqp.ErrCondNotImplemented, "dynamic nodes are not implemented")
-	case name == "":
-		return name, refusal(amqp.ErrCondInvalidField, "an attach without an address")
-	}
-	if slices.Contains(capabilities, address.CapabilityTopic) {
-		return name, refusal(amqp.ErrCondNotImplemented, "topics are not implemented")
-	}
-	return name, nil
-}
-
-func refusal(cond amqp.ErrCond, description string) *wire.Error {
-	return &wire.Error{Condition: wire.Symbol(cond), Description: description}
-}
-
 // onFlow takes the client's view of the link.
 func (l *link) onFlow(f *wire.Flow) {
+	if !l.flowHolds(f) {
+		return
+	}
 	count := f.DeliveryCount.Value // absent: our initial one, before the client has seen our ATTACH
-	if !f.DeliveryCount.Set && l.role == wire.RoleReceiver {
-		l.ses.conn.violatef(ruleDeliveryCount, "flow on link %q: a sender's without delivery-count", l.name)
-		return
-	}
-	if after(count, l.count) {
-		l.ses.conn.violatef(ruleDeliveryCount, "flow on link %q: delivery-count %d, but it is at %d", l.name, count, l.count)
-		return
-	}
 	if l.role == wire.RoleReceiver {
 		if f.Echo {
 			l.oweCredit()
@@ -245,7 +225,7 @@ func (l *link) onFlow(f *wire.Flow) {
 	}
 	if f.LinkCredit.Set {
 		l.credit = min(remaining(f.LinkCredit.Value, l.count-count), math.MaxInt32)
-		l.drain = f.Drain
+		l.drain = f.Drain && (l.drain || !l.ses.conn.srv.ignores(l.subject(), faultIgnoreDrain))
 		l.queue.touch()
 	}
 	if f.Echo && !l.drain {

@@ -16,15 +16,24 @@ func TestServer_refusesWhatItDoesNotHave(t *testing.T) {
 		cond   amqp.ErrCond
 		attach func(a *wire.Attach)
 	}{
-		"topic as source":   {amqp.ErrCondNotImplemented, func(a *wire.Attach) { a.Source.Capabilities = []wire.Symbol{"topic"} }},
-		"dynamic source":    {amqp.ErrCondNotImplemented, func(a *wire.Attach) { *a.Source = wire.Source{Dynamic: true} }},
-		"browsing":          {amqp.ErrCondNotImplemented, func(a *wire.Attach) { a.Source.DistributionMode = "copy" }},
+		"durable topic": {amqp.ErrCondNotImplemented, func(a *wire.Attach) {
+			a.Source.Capabilities, a.Source.Durable = []wire.Symbol{"topic"}, 2
+		}},
+		"topic that never expires": {amqp.ErrCondNotImplemented, func(a *wire.Attach) {
+			a.Source.Capabilities, a.Source.ExpiryPolicy = []wire.Symbol{"topic"}, wire.ExpireNever
+		}},
+		"durable dynamic source": {amqp.ErrCondNotImplemented, func(a *wire.Attach) { *a.Source = wire.Source{Dynamic: true, Durable: 1} }},
+		"shared subscription":    {amqp.ErrCondNotImplemented, func(a *wire.Attach) { a.Source.Capabilities = []wire.Symbol{"topic", "shared"} }},
+		"global subscription":    {amqp.ErrCondNotImplemented, func(a *wire.Attach) { a.Source.Capabilities = []wire.Symbol{"topic", "global"} }},
+		"selector by name":       {amqp.ErrCondNotImplemented, filtering(wire.Symbol("apache.org:selector-filter:string"))},
+		"selector by code":       {amqp.ErrCondNotImplemented, filtering(uint64(0x468c00000004))},
+		"unknown lifetime": {amqp.ErrCondInvalidField, func(a *wire.Attach) {
+			*a.Source = wire.Source{Dynamic: true, DynamicNodeProperties: wire.Map{{Key: wire.Symbol("lifetime-policy"), Value: "for ever"}}}
+		}},
 		"empty address":     {amqp.ErrCondInvalidField, func(a *wire.Attach) { a.Source.Address = "" }},
 		"no address":        {amqp.ErrCondInvalidField, func(a *wire.Attach) { *a.Source = wire.Source{} }},
 		"no source":         {amqp.ErrCondInvalidField, func(a *wire.Attach) { a.Source = nil }},
-		"topic as target":   {amqp.ErrCondNotImplemented, func(a *wire.Attach) { toSender(a); a.Target.Capabilities = []wire.Symbol{"topic"} }},
-		"dynamic target":    {amqp.ErrCondNotImplemented, func(a *wire.Attach) { toSender(a); *a.Target = wire.Target{Dynamic: true} }},
-		"anonymous target":  {amqp.ErrCondInvalidField, func(a *wire.Attach) { toSender(a); *a.Target = wire.Target{} }},
+		"empty target":      {amqp.ErrCondInvalidField, func(a *wire.Attach) { toSender(a); *a.Target = wire.Target{HasAddress: true} }},
 		"no target":         {amqp.ErrCondInvalidField, func(a *wire.Attach) { toSender(a); a.Target = nil }},
 		"coordinator":       {amqp.ErrCondNotImplemented, func(a *wire.Attach) { toSender(a); a.Target, a.Coordinator = nil, &wire.Coordinator{} }},
 		"a queue and topic": {amqp.ErrCondNotImplemented, func(a *wire.Attach) { a.Source.Capabilities = []wire.Symbol{"queue", "topic"} }},
@@ -61,17 +70,23 @@ func TestServer_refusesWhatItDoesNotHave(t *testing.T) {
 	}
 }
 
+func filtering(descriptor any) func(a *wire.Attach) {
+	return func(a *wire.Attach) {
+		a.Source.Filter = wire.Map{{Key: wire.Symbol("mine"), Value: wire.Described{Descriptor: descriptor, Value: "a = 1"}}}
+	}
+}
+
 func toSender(a *wire.Attach) { *a = *attachSender(0) }
 
 func TestServer_refusesInWordsThatGoAMQPPassesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, nil)
 		ses := connect(t, s, nil)
-		_, err := ses.NewReceiver(t.Context(), "prices", &amqp.ReceiverOptions{SourceCapabilities: []string{"topic"}})
+		_, err := ses.NewReceiver(t.Context(), "prices", &amqp.ReceiverOptions{SourceCapabilities: []string{"topic", "shared"}})
 		var e *amqp.Error
 		require.ErrorAs(t, err, &e)
 		assert.Equal(t, amqp.ErrCondNotImplemented, e.Condition)
-		_, err = ses.NewSender(t.Context(), "", nil)
+		_, err = ses.NewReceiver(t.Context(), "", nil)
 		require.ErrorAs(t, err, &e)
 		assert.Equal(t, amqp.ErrCondInvalidField, e.Condition)
 		snd := sender(t, ses, "orders", nil)
@@ -101,10 +116,10 @@ func TestServer_appliesNoFilterAndSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, nil)
 		rcv, err := connect(t, s, nil).NewReceiver(t.Context(), "orders", &amqp.ReceiverOptions{
-			Filters: []amqp.LinkFilter{amqp.NewSelectorFilter("a = 1")},
+			Filters: []amqp.LinkFilter{amqp.NewLinkFilter("apache.org:no-local-filter:list", 0x468c00000003, []any{})},
 		})
 		require.NoError(t, err)
-		assert.Nil(t, rcv.LinkSourceFilterValue("apache.org:selector-filter:string"))
+		assert.Nil(t, rcv.LinkSourceFilterValue("apache.org:no-local-filter:list"))
 	})
 }
 
@@ -125,6 +140,6 @@ func TestServer_carriesManySessionsAndLinks(t *testing.T) {
 				require.NoError(t, ses.Close(t.Context()))
 			}
 		}
-		assert.Len(t, s.queues["orders"].links, 400)
+		assert.Len(t, s.nodes["orders"].links, 400)
 	})
 }

@@ -2,7 +2,6 @@ package amqptest
 
 import (
 	"encoding/hex"
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -19,6 +18,7 @@ type message struct {
 	header    wire.Header
 	rest      []byte  // every section after the header; all bytes if format is not 0
 	messageID []byte  // the encoded value, aliasing rest; nil if absent
+	duplicate bool    // made by a fault
 	acquired  bool    // some consumer has been given it
 	refusedBy []*link // said undeliverable-here
 }
@@ -47,25 +47,6 @@ func newMessage(sections *wire.Sections, format uint32, payload []byte) (*messag
 		}
 	}
 	return m, nil
-}
-
-// annotationKeys fails for a key that is neither symbol nor ulong: wire reads
-// those too, because some brokers send them. Spec: 3.2.10.
-func annotationKeys(s *wire.Sections) error {
-	for _, section := range [...][]byte{s.DeliveryAnnotations, s.MessageAnnotations, s.Footer} {
-		m, err := wire.DecodeMap(section)
-		if err != nil {
-			return err
-		}
-		for _, e := range m {
-			switch e.Key.(type) {
-			case wire.Symbol, uint64:
-			default:
-				return fmt.Errorf("annotation key %v is neither symbol nor ulong", e.Key)
-			}
-		}
-	}
-	return nil
 }
 
 // bytes is the message as the next consumer would see it.

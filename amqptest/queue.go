@@ -1,37 +1,30 @@
 package amqptest
 
 import (
+	"cmp"
 	"slices"
-
-	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
-// queue is a node: messages in the order of their arrival, and the links of
-// its publishers and consumers. It is guarded by the server's mutex.
+// queue is messages in the order of their arrival, and the links of those who
+// take them. It is guarded by the server's mutex.
 type queue struct {
-	srv         *Server
-	name        string
-	waiting     []*message // waiting[head:], ascending by seq
-	head        int
-	seq         uint64
-	links       []*link
-	turn        int  // index in links of who is asked first
-	dirty       bool // in srv.dirty
-	dead        []*message
-	settlements []Settlement
-}
-
-// queue returns the queue of that name, which it makes if there is none.
-func (s *Server) queue(name string) *queue {
-	q := s.queues[name]
-	if q == nil {
-		q = &queue{srv: s, name: name}
-		s.queues[name] = q
-	}
-	return q
+	srv     *Server
+	node    *node
+	waiting []*message // waiting[head:], ascending by seq
+	head    int
+	seq     uint64
+	links   []*link // of consumers
+	turn    int     // index in links of who is asked first
+	dirty   bool    // in srv.dirty
 }
 
 func (q *queue) len() int { return len(q.waiting) - q.head }
+
+// all returns what waits, in order.
+func (q *queue) all() []*message { return q.waiting[q.head:] }
+
+// drop forgets what waits.
+func (q *queue) drop() { q.waiting, q.head = nil, 0 }
 
 // touch makes unlock look for something to deliver.
 func (q *queue) touch() {
@@ -62,21 +55,29 @@ func (q *queue) giveBack(m *message) {
 		q.waiting = append(make([]*message, space, 2*space+len(q.waiting)), q.waiting...)
 		q.head = space
 	}
-	at, _ := slices.BinarySearchFunc(q.waiting[q.head:], m.seq, func(w *message, seq uint64) int {
-		if w.seq < seq {
-			return -1
-		}
-		return 1
-	})
+	at := q.find(m.seq) - q.head
 	q.head--
 	copy(q.waiting[q.head:], q.waiting[q.head+1:q.head+1+at])
 	q.waiting[q.head+at] = m
 }
 
+// find returns the index in waiting of the first message that is not before
+// seq.
+func (q *queue) find(seq uint64) int {
+	at, _ := slices.BinarySearchFunc(q.waiting[q.head:], seq, func(w *message, seq uint64) int {
+		return cmp.Compare(w.seq, seq)
+	})
+	return q.head + at
+}
+
 // peek returns the index in waiting of the first message that l may have, -1
 // if there is none.
 func (q *queue) peek(l *link) int {
-	for i := q.head; i < len(q.waiting); i++ {
+	from := q.head
+	if l.browses {
+		from = q.find(l.next)
+	}
+	for i := from; i < len(q.waiting); i++ {
 		if !slices.Contains(q.waiting[i].refusedBy, l) {
 			return i
 		}
@@ -96,15 +97,18 @@ func (q *queue) take(i int) *message {
 	return m
 }
 
-// pump gives what waits to the consumers, one message each in turn, and ends
-// the drains that have nothing to wait for.
+// pump shows what waits to those who only look, gives it to the consumers, one
+// message each in turn, and ends the drains that have nothing to wait for.
 func (q *queue) pump() {
+	for _, l := range q.links {
+		if l.browses {
+			q.show(l)
+		}
+	}
 	for q.len() > 0 && q.deliverOne() {
 	}
 	for _, l := range q.links {
-		if l.role == wire.RoleSender {
-			l.finishDrain()
-		}
+		l.finishDrain()
 	}
 }
 
@@ -112,12 +116,12 @@ func (q *queue) deliverOne() bool {
 	for i := range q.links {
 		at := (q.turn + i) % len(q.links)
 		l := q.links[at]
-		if l.role != wire.RoleSender || !l.ready() {
+		if l.browses || !l.ready() {
 			continue
 		}
 		if m := q.peek(l); m >= 0 {
 			q.turn = at + 1
-			l.deliver(q.take(m))
+			l.deliver(q.take(q.reordered(l, m)))
 			return true
 		}
 	}

@@ -202,7 +202,7 @@ func TestQueue_keepsEveryByteBehindTheHeader(t *testing.T) {
 		m.Data = append(m.Data, []byte("second section"))
 		m.Footer = amqp.Annotations{"x-sum": "2"}
 		require.NoError(t, s.Put("orders", m))
-		before := s.queues["orders"].waiting[0]
+		before := s.nodes["orders"].queues[0].waiting[0]
 		rest := string(before.rest)
 
 		rcv := manual(t, connect(t, s, nil), "orders", 1)
@@ -213,7 +213,7 @@ func TestQueue_keepsEveryByteBehindTheHeader(t *testing.T) {
 		assert.Equal(t, m.DeliveryAnnotations, got.DeliveryAnnotations)
 		require.NoError(t, rcv.ReleaseMessage(t.Context(), got))
 		synctest.Wait()
-		assert.Equal(t, rest, string(s.queues["orders"].waiting[s.queues["orders"].head].rest))
+		assert.Equal(t, rest, string(s.nodes["orders"].queues[0].waiting[s.nodes["orders"].queues[0].head].rest))
 
 		require.NoError(t, rcv.IssueCredit(1))
 		require.NoError(t, rcv.ModifyMessage(t.Context(), receive(t, rcv), &amqp.ModifyMessageOptions{
@@ -273,7 +273,7 @@ func TestQueue_sharesOutAmongConsumers(t *testing.T) {
 
 func TestQueue_modelOfOrder(t *testing.T) {
 	s := NewServer()
-	q := s.queue("orders")
+	q := s.makeNode("orders", kindQueue).queues[0]
 	var held []*message
 	next, rnd := uint64(0), uint64(1)
 	for range 5_000 {

@@ -7,17 +7,17 @@ import (
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
-const maxDeliveryTag = 32 // Spec: 2.8.7
-
 // incoming is a delivery of a publisher whose last frame is still to come.
 type incoming struct {
 	id      uint32
 	format  uint32
-	tag     []byte
+	tag     tag
 	settled bool
-	resumed bool           // we never have it unsettled, so it is ignored
-	mode    wire.OptUint32 // rcv-settle-mode of this delivery alone
-	payload []byte
+	// forgotten: the client has settled it by a disposition.
+	forgotten bool
+	resumed   bool           // we never have it unsettled, so it is ignored
+	mode      wire.OptUint32 // rcv-settle-mode of this delivery alone
+	payload   []byte
 }
 
 // onTransfer takes one transfer frame. Spec: 2.7.5.
@@ -73,6 +73,7 @@ func (l *link) assemble(t *wire.Transfer) {
 	l.partial = nil
 	l.topUp()
 	if t.Aborted || p.resumed {
+		l.ses.over.add(p.id)
 		return
 	}
 	if p.payload == nil {
@@ -80,7 +81,7 @@ func (l *link) assemble(t *wire.Transfer) {
 	} else {
 		p.payload = append(p.payload, t.Payload...)
 	}
-	l.complete(p, &t.State)
+	l.complete(p)
 }
 
 // begin checks the first frame of a delivery; nil after a violation.
@@ -93,13 +94,16 @@ func (l *link) begin(t *wire.Transfer) *incoming {
 	case t.DeliveryTag == nil:
 		c.violatef(ruleFirstTransfer, "link %q: a first transfer without delivery-tag (delivery-id %d)", l.name, id)
 	case len(t.DeliveryTag) > maxDeliveryTag:
-		c.violatef(ruleFirstTransfer, "link %q: a delivery-tag of %d bytes (delivery-id %d)", l.name, len(t.DeliveryTag), id)
+		c.violatef(ruleDeliveryTag, "link %q: a delivery-tag of %d bytes (delivery-id %d)", l.name, len(t.DeliveryTag), id)
+	case !t.Settled && l.tags.has(t.DeliveryTag):
+		c.violatef(ruleDeliveryTag, "link %q: delivery %d has the tag %x of an unsettled one", l.name, id, t.DeliveryTag)
 	case !t.MessageFormat.Set:
 		c.violatef(ruleFirstTransfer, "link %q: a first transfer without message-format (delivery-id %d)", l.name, id)
 	case t.Resume && !l.mayResume(t.DeliveryTag):
 		c.violatef(ruleResume, "link %q: delivery %d resumes what is not in the client's unsettled map", l.name, id)
 	case ses.anyIncoming && id != ses.incoming:
 		c.violatef(ruleDeliveryID, "link %q: delivery-id %d where %d is due", l.name, id, ses.incoming)
+	case !t.Aborted && !ses.transferStateHolds(t):
 	case l.credit == 0:
 		c.violatef(ruleLinkCredit, "link %q: a delivery without credit (delivery-id %d)", l.name, id)
 	default:
@@ -110,9 +114,7 @@ func (l *link) begin(t *wire.Transfer) *incoming {
 		l.credit--
 		l.count++
 		p := &incoming{id: id, format: t.MessageFormat.Value, resumed: t.Resume, mode: t.RcvSettleMode}
-		if t.More {
-			p.tag = bytes.Clone(t.DeliveryTag)
-		}
+		p.tag.set(t.DeliveryTag)
 		return p
 	}
 	return nil
@@ -132,7 +134,7 @@ func (l *link) goesOn(t *wire.Transfer) bool {
 	switch {
 	case t.DeliveryID.Set && t.DeliveryID.Value != p.id:
 		c.violatef(ruleContinuation, "link %q: delivery-id %d within delivery %d", l.name, t.DeliveryID.Value, p.id)
-	case t.DeliveryTag != nil && !bytes.Equal(t.DeliveryTag, p.tag):
+	case t.DeliveryTag != nil && !p.tag.is(t.DeliveryTag):
 		c.violatef(ruleContinuation, "link %q: another delivery-tag within delivery %d", l.name, p.id)
 	case t.MessageFormat.Set && t.MessageFormat.Value != p.format:
 		c.violatef(ruleContinuation, "link %q: another message-format within delivery %d", l.name, p.id)
@@ -150,7 +152,7 @@ func (l *link) topUp() {
 }
 
 // complete stores a message that has come whole, and answers it.
-func (l *link) complete(p *incoming, state *wire.State) {
+func (l *link) complete(p *incoming) {
 	ses, c := l.ses, l.ses.conn
 	switch {
 	case l.sndMode == sndSettled && !p.settled:
@@ -168,28 +170,48 @@ func (l *link) complete(p *incoming, state *wire.State) {
 		}
 	}
 	m, err := newMessage(&c.sections, p.format, p.payload)
-	if err == nil && p.format == 0 {
-		err = annotationKeys(&c.sections)
-	}
 	if err != nil {
 		c.violatef(ruleMessage, "link %q: delivery %d: %v", l.name, p.id, err)
 		return
 	}
+	if p.format == 0 {
+		if r, err := messageHolds(&c.sections); err != nil {
+			c.violatef(r, "link %q: delivery %d: %v", l.name, p.id, err)
+			return
+		}
+	}
 	if l.detached {
 		return
 	}
-	answer := wire.State{Kind: wire.StateAccepted}
+	to, answer := l.destination(m, &c.sections)
+	var fault *activeFault
+	if to != nil && !p.settled && !p.forgotten {
+		answer, fault = l.faultyAnswer(to.name, answer)
+	}
+	if to != nil && answer.Kind == wire.StateAccepted {
+		answer = to.publish(m)
+	}
 	switch {
-	case state.Kind == wire.StateTransactional:
-		answer = wire.State{Kind: wire.StateRejected, Error: refusal("amqp:transaction:unknown-id", "no such transaction")}
-	case !p.settled:
-		answer = c.srv.answer(l.queue.name, answer)
+	case p.settled || p.forgotten:
+		ses.over.add(p.id)
+	case fault != nil:
+		l.answerLate(fault, p, answer, second)
+	default:
+		l.tell(p, &answer, second)
 	}
-	if answer.Kind == wire.StateAccepted {
-		l.queue.put(m)
+	c.srv.countTransfer(l)
+}
+
+// tell answers a delivery that has come whole.
+func (l *link) tell(p *incoming, answer *wire.State, second bool) {
+	ses := l.ses
+	l.tags.add(p.tag)
+	a := answered{link: l, tag: p.tag}
+	if second {
+		ses.unsettledIn[p.id] = &a
+	} else {
+		ses.fresh = append(ses.fresh, a)
+		ses.over.add(p.id)
 	}
-	if !p.settled {
-		ses.answer(p.id, &answer, second)
-	}
-	c.srv.countTransfer(l.queue.name)
+	ses.answer(p.id, answer, second)
 }

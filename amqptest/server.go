@@ -13,11 +13,21 @@ import (
 // Options of a Server. The zero value, and nil, mean the defaults.
 type Options struct {
 	// Users are the passwords by user name. When there are any, a client must
-	// authenticate as one of them by SASL PLAIN.
+	// authenticate as one of them by SASL PLAIN, or by EXTERNAL where External
+	// is set.
 	//
-	// Default: none; everyone is let in, by PLAIN with any name and password, by
-	// ANONYMOUS, or without a SASL layer.
+	// Default: none; unless External is set everyone is let in, by PLAIN with
+	// any name and password, by ANONYMOUS, or without a SASL layer.
 	Users map[string]string
+	// External offers SASL EXTERNAL and decides about each client that chooses
+	// it: an error turns it away. identity is whom the client asks to be, ""
+	// for whoever its certificate names; nc is its connection, a *tls.Conn
+	// under a listener of tls.NewListener, with the client's certificates in
+	// ConnectionState. It is called on the goroutine that reads nc, which it
+	// must neither read nor write, and may call the server.
+	//
+	// Default: EXTERNAL is not offered.
+	External func(identity string, nc net.Conn) error
 	// MaxFrameSize is the largest frame in bytes that a client may send, at
 	// least 512. What the server sends is bounded by the client's own.
 	//
@@ -110,18 +120,24 @@ type Server struct {
 	err  error // a bad option: returned by every later call
 	log  *slog.Logger
 
+	dialect *dialect
+
 	wg sync.WaitGroup // two goroutines per connection, one for URL's listener
 
-	mu         sync.Mutex
-	closed     bool
-	finished   chan struct{} // closed by Close when everything has ended
-	url        string
-	listeners  map[net.Listener]struct{}
-	conns      map[*conn]struct{}
-	queues     map[string]*queue
-	faults     []*activeFault
-	violations []error         // and what URL could not do
-	waiters    []chan struct{} // of Idle; closed by the server
+	mu        sync.Mutex
+	closed    bool
+	finished  chan struct{} // closed by Close when everything has ended
+	url       string
+	listeners map[net.Listener]struct{}
+	conns     map[*conn]struct{}
+	connected uint64 // connections so far
+	nodes     map[string]*node
+	anonymous *node  // the node of targets without an address
+	dynamics  uint64 // dynamic nodes made so far
+	faulty
+	timers     map[*time.Timer]struct{} // of later
+	violations []error                  // and what URL could not do
+	waiters    []chan struct{}          // of Idle; closed by the server
 
 	// Work that unlock does before it lets go of the mutex.
 	dirty   []*queue   // may have something to deliver
@@ -141,13 +157,16 @@ func NewServer(opts ...*Options) *Server {
 		given = opts[0]
 	}
 	o, err := given.withDefaults()
-	return &Server{
-		opts: o, err: err, log: o.Logger,
+	s := &Server{
+		opts: o, err: err, log: o.Logger, dialect: generic,
 		finished:  make(chan struct{}),
 		listeners: map[net.Listener]struct{}{},
 		conns:     map[*conn]struct{}{},
-		queues:    map[string]*queue{},
+		timers:    map[*time.Timer]struct{}{},
+		nodes:     map[string]*node{},
 	}
+	s.anonymous = &node{srv: s, kind: kindAnonymous}
+	return s
 }
 
 // Close closes the listeners and every connection, with the condition
@@ -163,6 +182,8 @@ func (s *Server) Close() error {
 	s.closed = true
 	var listeners []net.Listener
 	if first {
+		s.stopTimers()
+		s.heal()
 		for l := range s.listeners {
 			listeners = append(listeners, l)
 		}

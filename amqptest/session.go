@@ -9,29 +9,36 @@ import (
 // session is one session of a connection, guarded by the server's mutex.
 // Spec: 2.5.
 type session struct {
-	conn *conn
-	in   uint16 // the client's channel
-	out  uint16 // ours
+	conn  *conn
+	in    uint16 // the client's channel
+	out   uint16 // ours
+	ended bool   // our END is out, the client's is awaited
+	most  uint32 // the highest handle that the client takes
 
 	links   map[uint32]*link // by the client's handle
 	handles []*link          // by ours
 
 	// What the client sends.
-	nextIn      uint32              // transfer-id of its next transfer frame
-	inWindow    uint32              // transfer frames that it may send
-	incoming    uint32              // delivery-id of its next delivery
-	anyIncoming bool                // incoming counts
-	firstIn     uint32              // delivery-id of its first delivery
-	unsettledIn map[uint32]struct{} // answered, for the client to settle (rcv-settle-mode second)
-	answers     answers             // not sent yet
-	creditors   []*link             // owe credit, unless detached since
-	owesFlow    bool                // the client is to hear its window
-	owing       bool                // in srv.owing
+	nextIn      uint32               // transfer-id of its next transfer frame
+	inWindow    uint32               // transfer frames that it may send
+	withheld    *activeFault         // its window
+	incoming    uint32               // delivery-id of its next delivery
+	anyIncoming bool                 // incoming counts
+	firstIn     uint32               // delivery-id of its first delivery
+	unsettledIn map[uint32]*answered // not settled by us: for the client to settle (rcv-settle-mode second), or by a fault
+	fresh       []answered           // answered, the client has not been told yet
+	answers     answers              // not sent yet
+	creditors   []*link              // owe credit, unless detached since
+	owesFlow    bool                 // the client is to hear its window
+	owing       bool                 // in srv.owing
+	over        excused              // delivery-ids that need no settlement of the client's
 
 	// What we send.
 	nextOut   uint32 // transfer-id of our next transfer frame
 	outWindow uint32 // transfer frames that we may send
 	outgoing  uint32 // delivery-id of our next delivery
+	heard     bool   // the client has told us a next-incoming-id
+	heardNext uint32 // the last one
 	unsettled map[uint32]*delivery
 	excused   excused // delivery-ids that we settled ourselves
 }
@@ -54,19 +61,28 @@ func (c *conn) onBegin(channel uint16, body []byte) {
 	case b.RemoteChannel.Set:
 		c.violatef(ruleChannel, "begin answers channel %d, on which nobody asked", b.RemoteChannel.Value)
 		return
+	case !c.symbolKeysHold("begin", b.Properties):
+		return
 	}
 	ses := &session{
-		conn: c, in: channel, links: map[uint32]*link{},
-		nextIn: b.NextOutgoingID, inWindow: opts.Window, outWindow: b.IncomingWindow,
-		unsettledIn: map[uint32]struct{}{}, unsettled: map[uint32]*delivery{},
+		conn: c, in: channel, most: b.HandleMax, links: map[uint32]*link{},
+		nextIn: b.NextOutgoingID, outWindow: b.IncomingWindow,
+		unsettledIn: map[uint32]*answered{}, unsettled: map[uint32]*delivery{},
 	}
-	ses.out = uint16(place(&c.channels, ses))
+	ses.inWindow = ses.grantedWindow()
+	at := place(&c.channels, ses)
+	if at > int(c.peer.ChannelMax) {
+		c.violatef(ruleChannelMax, "%d sessions, but the client's own channel-max is %d", at+1, c.peer.ChannelMax)
+		return
+	}
+	ses.out = uint16(at)
 	c.sessions[channel] = ses
 	c.write(ses.out, &wire.Begin{
 		RemoteChannel:  wire.Some(uint32(channel)),
-		NextOutgoingID: ses.nextOut, IncomingWindow: opts.Window, OutgoingWindow: math.MaxInt32,
+		NextOutgoingID: ses.nextOut, IncomingWindow: ses.inWindow, OutgoingWindow: math.MaxInt32,
 		HandleMax: opts.HandleMax,
 	})
+	ses.refuseBegin()
 }
 
 // place puts v at the lowest free index of list and returns the index.
@@ -81,20 +97,36 @@ func place[T any](list *[]*T, v *T) int {
 	return len(*list) - 1
 }
 
-// onEnd answers the client's END and frees the channel.
+// onEnd frees the channel, and answers the client's END unless it is an answer.
 func (ses *session) onEnd() {
 	c := ses.conn
+	delete(c.sessions, ses.in)
+	if !ses.ended && c.srv.ignores(ses.subject(), faultIgnoreEnd) {
+		ses.flush()
+		ses.release()
+		ses.ended = true
+		return // the channel on our side stays taken
+	}
+	if !ses.ended {
+		ses.end(nil)
+	}
+	c.channels[ses.out] = nil
+}
+
+// end sends our END. Until the client's own whatever it sends is dropped.
+// Spec: 2.5.5.
+func (ses *session) end(e *wire.Error) {
 	ses.flush()
 	ses.release()
-	delete(c.sessions, ses.in)
-	c.channels[ses.out] = nil
-	c.write(ses.out, &wire.End{})
+	ses.ended = true
+	ses.conn.write(ses.out, &wire.End{Error: e})
 }
 
 // release gives back what the session's links hold.
 func (ses *session) release() {
 	for _, l := range ses.links {
 		l.release()
+		l.partial = nil
 	}
 	clear(ses.unsettledIn)
 }
@@ -113,7 +145,7 @@ func (ses *session) flush() {
 	for _, l := range ses.creditors {
 		if l.owesCredit {
 			l.owesCredit = false
-			l.credit = linkCredit
+			l.credit = l.grantedCredit()
 			ses.writeFlow(l, false)
 		}
 	}
@@ -126,7 +158,7 @@ func (ses *session) flush() {
 // writeFlow sends the session's state, with l's unless that is nil. Each one
 // opens the window again.
 func (ses *session) writeFlow(l *link, drain bool) {
-	ses.inWindow = ses.conn.srv.opts.Window
+	ses.inWindow = ses.grantedWindow()
 	ses.owesFlow = false
 	f := wire.Flow{
 		NextIncomingID: wire.Some(ses.nextIn), IncomingWindow: ses.inWindow,
@@ -145,22 +177,11 @@ func (ses *session) writeFlow(l *link, drain bool) {
 // onFlow takes the client's view of the session, and of a link if it names
 // one. Spec: 2.5.6, 2.6.7.
 func (ses *session) onFlow(f *wire.Flow) {
+	if !ses.flowHolds(f) {
+		return
+	}
 	c := ses.conn
-	var next uint32 // before the client has seen our BEGIN: our first transfer-id
-	if f.NextIncomingID.Set {
-		next = f.NextIncomingID.Value
-	}
-	switch {
-	case after(next, ses.nextOut):
-		c.violatef(ruleSessionID, "flow: next-incoming-id %d, but %d has not been sent", next, ses.nextOut)
-		return
-	case f.NextOutgoingID != ses.nextIn:
-		c.violatef(ruleSessionID, "flow: next-outgoing-id %d, but %d comes next", f.NextOutgoingID, ses.nextIn)
-		return
-	case !f.Handle.Set && (f.DeliveryCount.Set || f.LinkCredit.Set || f.Available.Set || f.Drain):
-		c.violatef(ruleSessionFlow, "flow: a link's state without a handle")
-		return
-	}
+	next := f.NextIncomingID.Value // absent: our first transfer-id, 0
 	shut := ses.outWindow == 0
 	ses.outWindow = remaining(f.IncomingWindow, ses.nextOut-next)
 	if shut && ses.outWindow > 0 {
@@ -178,7 +199,7 @@ func (ses *session) onFlow(f *wire.Flow) {
 		c.violatef(ruleHandle, "flow on handle %d, which is not attached", f.Handle.Value)
 		return
 	}
-	if !l.detached {
+	if !l.detached && l.node != nil {
 		l.onFlow(f)
 	}
 }
@@ -197,7 +218,7 @@ func after(a, b uint32) bool { return int32(a-b) > 0 }
 // resume lets deliveries go on that waited for the window or for room.
 func (ses *session) resume() {
 	for _, l := range ses.links {
-		if l.role == wire.RoleSender && !l.detached {
+		if l.role == wire.RoleSender && l.queue != nil && !l.detached {
 			l.proceed()
 			l.queue.touch()
 		}

@@ -13,12 +13,15 @@ type answers struct {
 	any, second bool
 }
 
+// answered is a delivery of a publisher whose outcome has been decided.
+type answered struct {
+	link *link
+	tag  tag
+}
+
 // answer tells the publisher the outcome of its delivery. In the second mode
 // the publisher settles it after that.
 func (ses *session) answer(id uint32, state *wire.State, second bool) {
-	if second {
-		ses.unsettledIn[id] = struct{}{}
-	}
 	a := &ses.answers
 	if state.Kind == wire.StateAccepted && a.any && a.next == id && a.second == second {
 		a.next++
@@ -40,6 +43,7 @@ func (a *answers) flush(ses *session) {
 
 func (a *answers) send(ses *session, state wire.State) {
 	a.any = false
+	ses.forgetTags()
 	ses.conn.write(ses.out, &wire.Disposition{
 		Role: wire.RoleReceiver, First: a.first, Last: a.next - 1, Settled: !a.second, State: state,
 	})
@@ -58,14 +62,13 @@ func (ses *session) onDisposition(d *wire.Disposition) {
 		c.violatef(ruleDisposition, "deliveries %d to %d, of which not all exist", d.First, d.Last)
 		return
 	}
-	if !symbolKeys(d.State.Annotations) {
-		c.violatef(ruleDisposition, "message-annotations of deliveries %d to %d with a key that is no symbol", d.First, d.Last)
+	if !ses.dispositionHolds(d) {
 		return
 	}
 	for id := d.First; ; id++ {
 		if d.Role == wire.RoleSender {
-			if d.Settled {
-				delete(ses.unsettledIn, id)
+			if d.Settled && !ses.forget(id) {
+				return
 			}
 		} else if !ses.settle(id, d) {
 			return
@@ -76,14 +79,6 @@ func (ses *session) onDisposition(d *wire.Disposition) {
 	}
 }
 
-// symbolKeys says whether m is what the standard calls fields. Spec: 2.8.13.
-func symbolKeys(m wire.Map) bool {
-	return !slices.ContainsFunc(m, func(e wire.Entry) bool {
-		_, ok := e.Key.(wire.Symbol)
-		return !ok
-	})
-}
-
 // settle applies the consumer's disposition to one delivery of ours.
 func (ses *session) settle(id uint32, disposition *wire.Disposition) bool {
 	state := disposition.State
@@ -91,6 +86,9 @@ func (ses *session) settle(id uint32, disposition *wire.Disposition) bool {
 		return true
 	}
 	d := ses.unsettled[id]
+	if d != nil && !d.link.outcomeHolds(id, &state) {
+		return false
+	}
 	if d == nil {
 		if ses.excused.has(id) {
 			return true
@@ -98,26 +96,40 @@ func (ses *session) settle(id uint32, disposition *wire.Disposition) bool {
 		ses.conn.violatef(ruleSettledTwice, "delivery %d is settled already", id)
 		return false
 	}
+	if ses.conn.srv.ignores(d.link.subject(), faultIgnoreDisposition) {
+		return true
+	}
 	delete(ses.unsettled, id)
+	if !state.Terminal() && d.link.defaultOutcome != nil {
+		state = *d.link.defaultOutcome
+	}
 	if !disposition.Settled { // the second mode: the client learns that we settled it
 		ses.excused.add(id)
 		ses.conn.write(ses.out, &wire.Disposition{Role: wire.RoleSender, First: id, Last: id, Settled: true, State: state})
 	}
-	d.link.queue.settle(d, &state)
+	if !d.link.browses {
+		d.link.queue.settle(d, &state)
+	}
 	return true
 }
 
 // settle records the outcome of d and does with its message what that says.
 func (q *queue) settle(d *delivery, state *wire.State) {
-	m := d.message
-	q.settlements = append(q.settlements, Settlement{
+	m, n := d.message, q.node
+	n.settlements = append(n.settlements, Settlement{
 		MessageID: m.id(), Outcome: outcomeOf(state.Kind), Error: amqpError(state.Error), DeliveryCount: d.count,
 	})
-	q.srv.log.Debug("settled", "address", q.name, "outcome", outcomeOf(state.Kind).String(), "attempt", d.count+1)
+	q.srv.log.Debug("settled", "address", n.name, "outcome", outcomeOf(state.Kind).String(), "attempt", d.count+1)
+	q.conclude(d, state)
+}
+
+// conclude does with the message of d what its outcome says.
+func (q *queue) conclude(d *delivery, state *wire.State) {
+	m, n := d.message, q.node
 	switch state.Kind {
 	case wire.StateAccepted:
 	case wire.StateRejected:
-		q.dead = append(q.dead, m)
+		n.dead = append(n.dead, m)
 	case wire.StateModified:
 		m.annotate(state.Annotations)
 		if state.UndeliverableHere {
@@ -127,14 +139,16 @@ func (q *queue) settle(d *delivery, state *wire.State) {
 			m.header.DeliveryCount++
 		}
 		limit := q.srv.opts.MaxDeliveries
-		if state.DeliveryFailed && limit > 0 && int64(m.header.DeliveryCount) >= int64(limit) {
-			q.dead = append(q.dead, m)
+		if !state.DeliveryFailed || limit <= 0 || int64(m.header.DeliveryCount) < int64(limit) {
+			q.giveBack(m)
 			return
 		}
-		q.giveBack(m)
+		n.dead = append(n.dead, m)
 	default: // released, and settled without an outcome
 		q.giveBack(m)
+		return
 	}
+	n.expire(nil)
 }
 
 func outcomeOf(kind wire.StateKind) amqpflow.Outcome {

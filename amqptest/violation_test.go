@@ -1,6 +1,9 @@
 package amqptest
 
 import (
+	"os"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,185 +14,8 @@ import (
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
-// scripts break one rule each, after the connection was opened.
-var scripts = []struct {
-	rule rule
-	does string
-	run  func(r *raw)
-}{
-	{ruleFrame, "a frame shorter than its header", func(r *raw) { r.bytes([]byte{0, 0, 0, 7, 2, 0, 0, 0}) }},
-	{ruleFrame, "a data offset beyond the frame", func(r *raw) { r.bytes([]byte{0, 0, 0, 8, 3, 0, 0, 0}) }},
-	{ruleFrame, "a SASL frame after SASL", func(r *raw) { r.bytes(frameOf(wire.TypeSASL, 0, &wire.SASLOutcome{}, nil)) }},
-	{ruleFrameSize, "a frame over max-frame-size", func(r *raw) { r.bytes([]byte{0, 0x10, 0, 0, 2, 0, 0, 0}) }},
-	{rulePerformative, "a performative that does not decode", func(r *raw) { r.bytes([]byte{0, 0, 0, 12, 2, 0, 0, 0, 0, 0x53, 0x12, 0xff}) }},
-	{rulePerformative, "no performative", func(r *raw) { r.bytes([]byte{0, 0, 0, 9, 2, 0, 0, 0, 0x40}) }},
-	{ruleUnexpectedFrame, "a second open", func(r *raw) { r.send(&wire.Open{ContainerID: "again", MaxFrameSize: 512}) }},
-	{ruleChannel, "a channel without session", func(r *raw) { r.bytes(frameOf(wire.TypeAMQP, 3, &wire.End{}, nil)) }},
-	{ruleChannel, "a second begin", func(r *raw) { r.send(&wire.Begin{}) }},
-	{ruleChannel, "a frame after end", func(r *raw) { r.send(&wire.End{}, attachSender(0)) }},
-	{ruleChannel, "an answer to no begin", func(r *raw) {
-		r.bytes(frameOf(wire.TypeAMQP, 1, &wire.Begin{RemoteChannel: wire.Some(0)}, nil))
-	}},
-	{ruleChannelMax, "a channel above channel-max", func(r *raw) { r.bytes(frameOf(wire.TypeAMQP, 8, &wire.Begin{}, nil)) }},
-	{ruleHandleMax, "a handle above handle-max", func(r *raw) { r.send(attachSender(8)) }},
-	{ruleHandleInUse, "a handle in use", func(r *raw) { r.send(attachSender(0), attachReceiver(0)) }},
-	{ruleAttach, "a sender without initial-delivery-count", func(r *raw) {
-		a := attachSender(0)
-		a.InitialDeliveryCount = wire.OptUint32{}
-		r.send(a)
-	}},
-	{ruleHandle, "a detach of nothing", func(r *raw) { r.send(&wire.Detach{Handle: 4}) }},
-	{ruleHandle, "a flow after detach", func(r *raw) { r.send(attachReceiver(0), &wire.Detach{Closed: true}, linkFlow(1)) }},
-	{ruleHandle, "a transfer after detach", func(r *raw) {
-		r.sending().send(&wire.Detach{Closed: true})
-		r.transfer(first(0), hello)
-	}},
-	{ruleSessionID, "a next-incoming-id that was not sent", func(r *raw) { r.send(&wire.Flow{NextIncomingID: wire.Some(1)}) }},
-	{ruleSessionID, "a next-outgoing-id out of step", func(r *raw) { r.send(&wire.Flow{NextIncomingID: wire.Some(0), NextOutgoingID: 1}) }},
-	{ruleDeliveryCount, "a delivery-count ahead of the sender's", func(r *raw) {
-		f := linkFlow(1)
-		f.DeliveryCount = wire.Some(1)
-		r.send(attachReceiver(0), f)
-	}},
-	{ruleDeliveryCount, "a sender's flow without delivery-count", func(r *raw) {
-		f := linkFlow(0)
-		f.DeliveryCount = wire.OptUint32{}
-		r.sending().send(f)
-	}},
-	{ruleSessionFlow, "credit without a handle", func(r *raw) {
-		f := linkFlow(1)
-		f.Handle, f.DeliveryCount = wire.OptUint32{}, wire.OptUint32{}
-		r.send(f)
-	}},
-	{ruleSessionFlow, "drain without a handle", func(r *raw) {
-		r.send(&wire.Flow{NextIncomingID: wire.Some(0), Drain: true})
-	}},
-	{ruleLinkCredit, "a delivery on a refused link", func(r *raw) {
-		r.send(refusedSender(5))
-		t := first(0)
-		t.Handle = 5
-		r.transfer(t, hello)
-	}},
-	{ruleDirection, "a transfer on a receiving link", func(r *raw) {
-		r.receiving(0).transfer(first(0), hello)
-	}},
-	{ruleFirstTransfer, "no delivery-id", func(r *raw) {
-		t := first(0)
-		t.DeliveryID = wire.OptUint32{}
-		r.sending().transfer(t, hello)
-	}},
-	{ruleFirstTransfer, "no delivery-tag", func(r *raw) {
-		t := first(0)
-		t.DeliveryTag = nil
-		r.sending().transfer(t, hello)
-	}},
-	{ruleFirstTransfer, "a delivery-tag of 33 bytes", func(r *raw) {
-		t := first(0)
-		t.DeliveryTag = make([]byte, 33)
-		r.sending().transfer(t, hello)
-	}},
-	{ruleFirstTransfer, "no message-format", func(r *raw) {
-		t := first(0)
-		t.MessageFormat = wire.OptUint32{}
-		r.sending().transfer(t, hello)
-	}},
-	{ruleDeliveryID, "a delivery-id left out", func(r *raw) {
-		r.sending().transfer(first(0), hello)
-		r.transfer(first(2), hello)
-	}},
-	{ruleDeliveryID, "a delivery-id twice", func(r *raw) {
-		r.sending().transfer(first(7), hello)
-		r.transfer(first(7), hello)
-	}},
-	{ruleContinuation, "another delivery-id within a delivery", func(r *raw) {
-		t := first(0)
-		t.More = true
-		r.sending().transfer(t, hello)
-		r.transfer(first(1), hello)
-	}},
-	{ruleContinuation, "another tag within a delivery", func(r *raw) {
-		t := first(0)
-		t.More = true
-		r.sending().transfer(t, hello)
-		r.transfer(wire.Transfer{DeliveryTag: []byte("x")}, nil)
-	}},
-	{ruleContinuation, "another format within a delivery", func(r *raw) {
-		t := first(0)
-		t.More = true
-		r.sending().transfer(t, hello)
-		r.transfer(wire.Transfer{MessageFormat: wire.Some(1)}, nil)
-	}},
-	{ruleSettleMode, "unsettled where all is settled", func(r *raw) {
-		a := attachSender(0)
-		a.SndSettleMode = sndSettled
-		r.send(a)
-		r.awaitFlow()
-		r.transfer(first(0), hello)
-	}},
-	{ruleSettleMode, "settled where all is unsettled", func(r *raw) {
-		a := attachSender(0)
-		a.SndSettleMode = sndUnsettled
-		r.send(a)
-		r.awaitFlow()
-		t := first(0)
-		t.Settled, t.HasSettled = true, true
-		r.transfer(t, hello)
-	}},
-	{ruleSettleMode, "rcv-settle-mode second where the link's is first", func(r *raw) {
-		t := first(0)
-		t.RcvSettleMode = wire.Some(uint32(rcvSecond))
-		r.sending().transfer(t, hello)
-	}},
-	{ruleResume, "a delivery resumed that the client has not unsettled", func(r *raw) {
-		t := first(0)
-		t.Resume = true
-		r.sending().transfer(t, hello)
-	}},
-	{ruleMessage, "bytes that are no message", func(r *raw) { r.sending().transfer(first(0), []byte("hello")) }},
-	{ruleMessage, "an annotation under a string", func(r *raw) {
-		m, err := wire.AppendSection(nil, wire.CodeMessageAnnotations, wire.Map{{Key: "x-opt-a", Value: true}})
-		require.NoError(r.t, err)
-		r.sending().transfer(first(0), append(m, hello...))
-	}},
-	{ruleDisposition, "a disposition of a delivery never sent", func(r *raw) {
-		r.send(&wire.Disposition{Role: wire.RoleReceiver, Settled: true})
-	}},
-	{ruleDisposition, "a disposition of every delivery there can be", func(r *raw) {
-		r.send(&wire.Disposition{Role: wire.RoleReceiver, Last: 1<<32 - 1, Settled: true})
-	}},
-	{ruleDisposition, "a sender's disposition of a delivery never sent", func(r *raw) {
-		r.sending().transfer(first(7), hello)
-		r.send(&wire.Disposition{Role: wire.RoleSender, First: 7, Last: 8, Settled: true})
-	}},
-	{ruleDisposition, "a range from back to front", func(r *raw) {
-		r.receiving(2)
-		r.awaitTransfer()
-		r.awaitTransfer()
-		r.send(&wire.Disposition{Role: wire.RoleReceiver, First: 1, Last: 0, Settled: true})
-	}},
-	{ruleDisposition, "annotations whose keys are no symbols", func(r *raw) {
-		r.receiving(1)
-		r.awaitTransfer()
-		r.send(&wire.Disposition{Role: wire.RoleReceiver, Settled: true, State: wire.State{Kind: wire.StateModified, Annotations: oddMap}})
-	}},
-	{ruleSettledTwice, "a delivery settled twice", func(r *raw) {
-		r.receiving(1)
-		r.awaitTransfer()
-		d := &wire.Disposition{Role: wire.RoleReceiver, Settled: true, State: wire.State{Kind: wire.StateAccepted}}
-		r.send(d, d)
-	}},
-	{ruleIdle, "silence", func(*raw) {}},
-}
-
-// refusedSender asks for what is refused, and so gets no credit.
-func refusedSender(handle uint32) *wire.Attach {
-	a := attachSender(handle)
-	a.Target.Address = ""
-	return a
-}
-
 func TestServer_closesWithTheConditionOfTheRuleThatWasBroken(t *testing.T) {
-	for _, script := range scripts {
+	for _, script := range slices.Concat(scripts, valueScripts) {
 		t.Run(script.rule.name+": "+script.does, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := NewServer(&Options{ChannelMax: 7, HandleMax: 7, IdleTimeout: time.Hour})
@@ -209,42 +35,24 @@ func TestServer_closesWithTheConditionOfTheRuleThatWasBroken(t *testing.T) {
 // assertBroke says that err is one violation, of r.
 func assertBroke(t *testing.T, err error, r rule) {
 	t.Helper()
-	var v *violation
+	var v *Violation
 	require.ErrorAs(t, err, &v)
-	assert.Equal(t, r.name, v.name, "%v", err)
+	assert.Equal(t, r, rule{v.Rule, v.Section, v.Condition}, "%v", err)
 	assert.Len(t, err.(interface{ Unwrap() []error }).Unwrap(), 1)
 }
 
-func TestServer_closesWithoutAPerformativeBeforeOpen(t *testing.T) {
-	for does, test := range map[string]struct {
-		rule rule
-		run  func(r *raw)
-	}{
-		"garbage":             {ruleProtocolHeader, func(r *raw) { r.bytes([]byte("GET / HTTP/1.1\r\n\r\n")) }},
-		"another version":     {ruleProtocolHeader, func(r *raw) { r.bytes([]byte("AMQP\x00\x00\x09\x01")) }},
-		"begin before open":   {ruleOpenFirst, func(r *raw) { r.header(wire.ProtoAMQP); r.send(&wire.Begin{}) }},
-		"no sasl-init":        {ruleSASL, func(r *raw) { r.header(wire.ProtoSASL); r.bytes(frameOf(wire.TypeSASL, 0, &wire.SASLOutcome{}, nil)) }},
-		"an AMQP frame":       {ruleFrame, func(r *raw) { r.header(wire.ProtoSASL); r.send(&wire.Begin{}) }},
-		"a second SASL layer": {ruleProtocolHeader, func(r *raw) { r.header(wire.ProtoSASL); r.bytes(plain("a", "b")); r.header(wire.ProtoSASL) }},
-		"a tiny max-frame-size": {ruleOpen, func(r *raw) {
-			r.header(wire.ProtoAMQP)
-			r.send(&wire.Open{ContainerID: "raw", MaxFrameSize: 511})
-		}},
-		"open on channel 1": {ruleChannel, func(r *raw) {
-			r.header(wire.ProtoAMQP)
-			r.bytes(frameOf(wire.TypeAMQP, 1, &wire.Open{ContainerID: "raw", MaxFrameSize: 512}, nil))
-		}},
-	} {
-		t.Run(does, func(t *testing.T) {
+func TestServer_closesForWhatIsWrongInTheOpening(t *testing.T) {
+	for _, opening := range openings {
+		t.Run(opening.does, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := NewServer()
 				r := dialRaw(t, s)
 				began := time.Now()
-				test.run(r)
+				opening.run(r)
 				for r.frame() != nil {
 				}
 				assert.LessOrEqual(t, time.Since(began), linger)
-				assertBroke(t, s.Close(), test.rule)
+				assertBroke(t, s.Close(), opening.rule)
 			})
 		})
 	}
@@ -287,6 +95,7 @@ func TestServer_refusesMoreDeliveriesThanCredit(t *testing.T) {
 		var all []byte
 		for id := range uint32(linkCredit + 1) {
 			delivery := first(id)
+			delivery.DeliveryTag = []byte{byte(id), byte(id >> 8)}
 			all = append(all, frameOf(wire.TypeAMQP, 0, &delivery, hello)...)
 		}
 		r.bytes(all)
@@ -353,6 +162,33 @@ func TestServer_toleratesWhatCrossedItsDetach(t *testing.T) {
 }
 
 func TestViolation_namesClientRuleAndSection(t *testing.T) {
-	v := &violation{rule: ruleHandle, client: "c", detail: "flow on handle 4, which is not attached"}
+	v := &Violation{Rule: "handle", Section: "2.6.2", Connection: "c", Detail: "flow on handle 4, which is not attached"}
 	assert.EqualError(t, v, `amqptest: client "c" broke handle (section 2.6.2): flow on handle 4, which is not attached`)
+}
+
+// Every rule stands in the documentation of Violation, and is broken by a test.
+func TestViolation_listsEveryRule(t *testing.T) {
+	source, err := os.ReadFile("violation.go")
+	require.NoError(t, err)
+	documented := map[string]string{} // section by name
+	declared := map[string]string{}
+	for line := range strings.Lines(string(source)) {
+		if words := strings.Fields(line); strings.HasPrefix(line, "//\t") {
+			documented[words[1]] = words[2]
+		}
+		if at := strings.Index(line, "= rule{\""); at > 0 {
+			parts := strings.Split(line[at:], "\"")
+			declared[parts[1]] = parts[3]
+		}
+	}
+	require.NotEmpty(t, declared)
+	assert.Equal(t, declared, documented)
+	tried := map[string]string{}
+	for _, r := range []rule{ruleAfterClose, ruleSessionWindow} { // have tests of their own
+		tried[r.name] = r.section
+	}
+	for _, script := range slices.Concat(scripts, valueScripts, openings) {
+		tried[script.rule.name] = script.rule.section
+	}
+	assert.Equal(t, declared, tried)
 }

@@ -5,6 +5,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -122,33 +123,62 @@ func TestExamples_sayTheSameOnEveryPeer(t *testing.T) {
 	}
 }
 
-func TestExamples_brokerServesUntilInterrupted(t *testing.T) {
-	command := exec.CommandContext(t.Context(), program(t, "broker"), "-addr", "127.0.0.1:0")
+func TestExamples_brokerSaysWhatIsLeft(t *testing.T) {
+	command := exec.CommandContext(t.Context(), program(t, "broker"), "-port", "0",
+		"-queues", "orders,invoices", "-topics", "prices", "-users", "ann:secret,ben:other")
 	stdout, err := command.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, command.Start())
 	lines := bufio.NewReader(stdout)
-	line, err := lines.ReadString('\n')
-	require.NoError(t, err)
-	_, url, ok := strings.Cut(strings.TrimSpace(line), " on ")
-	require.True(t, ok, line)
+	var urls []string
+	for _, user := range []string{"ann:secret", "ben:other"} {
+		line, err := lines.ReadString('\n')
+		require.NoError(t, err)
+		_, url, ok := strings.Cut(strings.TrimSpace(line), " on ")
+		require.True(t, ok, line)
+		assert.Contains(t, url, "amqp://"+user+"@")
+		urls = append(urls, url)
+	}
+	stranger := strings.Replace(urls[0], "secret", "guess", 1)
+	require.Error(t, amqpflow.New(stranger).Connect(t.Context()))
 
-	b := amqpflow.New(url)
+	b := amqpflow.New(urls[0])
+	rejected := make(chan struct{})
+	amqpflow.Subscribe(b, "invoices", func(context.Context, *amqpflow.Message[string]) error {
+		close(rejected)
+		return amqpflow.Reject(errors.New("not this one"))
+	})
 	require.NoError(t, b.Connect(t.Context()))
-	require.NoError(t, b.Publisher().Publish(t.Context(), "orders", "hello"))
+	for _, address := range []amqpflow.Address{"orders", "orders", "invoices", "more"} {
+		require.NoError(t, b.Publisher().Publish(t.Context(), address, "hello"))
+	}
+	<-rejected
 	require.NoError(t, b.Shutdown(context.Background()))
 
 	require.NoError(t, command.Process.Signal(os.Interrupt))
 	rest, err := io.ReadAll(lines)
 	require.NoError(t, err)
-	assert.Equal(t, "stopped\n", string(rest))
+	assert.Equal(t, `stopped
+invoices: 0 left, 1 dead
+more: 1 left, 0 dead
+orders: 2 left, 0 dead
+prices: 0 left, 0 dead
+`, string(rest))
 	require.NoError(t, command.Wait())
 }
 
 func TestExamples_brokerEndsByItself(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), program(t, "broker"), "-addr", "127.0.0.1:0", "-for", "10ms").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), program(t, "broker"), "-port", "0", "-for", "10ms").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	assert.Regexp(t, `^serving AMQP 1\.0 on amqp://127\.0\.0\.1:\d+\nstopped\n$`, string(out))
+}
+
+func TestExamples_brokerSaysWhatItCannotDo(t *testing.T) {
+	for _, flags := range [][]string{{"-users", "ann"}, {"-v", "loud"}, {"-port", "70000"}, {"-queues", "a,"}} {
+		out, err := exec.CommandContext(t.Context(), program(t, "broker"), flags...).CombinedOutput()
+		require.Error(t, err)
+		assert.Contains(t, string(out), strings.TrimSuffix(flags[1], ","), flags)
+	}
 }
 
 func TestExamples_fitOnAPage(t *testing.T) {

@@ -1,10 +1,11 @@
-// Testing: a service whose wiring is a function, so that its test runs the
-// same wiring on a broker in memory. See service_test.go.
+// Testing: a service whose constructor takes the broker, so that its test runs
+// the same wiring on a broker in memory. See service_test.go.
 package main
 
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/amqpflow/amqpflow"
 	"github.com/amqpflow/amqpflow/examples/internal/peer"
@@ -13,8 +14,13 @@ import (
 func main() { peer.Main(run, "orders", "invoices") }
 
 func run(ctx context.Context, p *peer.Peer) error {
+	for _, setting := range []struct{ name, queue string }{{"ORDERS", "orders"}, {"INVOICES", "invoices"}} {
+		if err := os.Setenv(setting.name, string(p.Queue(setting.queue))); err != nil {
+			return err
+		}
+	}
 	b := amqpflow.New(p.URL)
-	Register(b, p.Queue("orders"), p.Queue("invoices"), map[string]int{"lamp": 1900})
+	NewService(b)
 
 	serving, stop := context.WithCancel(ctx)
 	defer stop()

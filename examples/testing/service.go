@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/amqpflow/amqpflow"
 )
@@ -18,15 +20,35 @@ type Invoice struct {
 	Total int    `json:"total"`
 }
 
-// Register wires the service: every order becomes an invoice, and one for an
-// item without a price is rejected.
-func Register(b *amqpflow.Broker, orders, invoices amqpflow.Address, prices map[string]int) {
-	amqpflow.Subscribe(b, orders, func(ctx context.Context, m *amqpflow.Message[Order]) error {
-		price, ok := prices[m.Body.Item]
-		if !ok {
-			return amqpflow.Reject(fmt.Errorf("no price for %q", m.Body.Item))
-		}
-		invoice := Invoice{Order: m.Body.ID, Total: price * m.Body.Count}
-		return b.Publisher().Publish(ctx, invoices, invoice, &amqpflow.PublishOptions{CorrelationID: m.Body.ID})
-	})
+// Service writes an invoice for every order.
+type Service struct {
+	publisher *amqpflow.Publisher
+	invoices  amqpflow.Address
+	prices    map[string]int
+}
+
+// NewService wires the service. All it needs is a broker, connected or not.
+func NewService(b *amqpflow.Broker) *Service {
+	s := &Service{
+		publisher: b.Publisher(),
+		invoices:  setting("INVOICES", "invoices"),
+		prices:    map[string]int{"lamp": 1900},
+	}
+	amqpflow.Subscribe(b, setting("ORDERS", "orders"), s.invoice)
+	return s
+}
+
+// setting is what the environment says, as configuration often does.
+func setting(name string, otherwise amqpflow.Address) amqpflow.Address {
+	return cmp.Or(amqpflow.Address(os.Getenv(name)), otherwise)
+}
+
+// invoice rejects an order for an item that has no price.
+func (s *Service) invoice(ctx context.Context, m *amqpflow.Message[Order]) error {
+	price, ok := s.prices[m.Body.Item]
+	if !ok {
+		return amqpflow.Reject(fmt.Errorf("no price for %q", m.Body.Item))
+	}
+	invoice := Invoice{Order: m.Body.ID, Total: price * m.Body.Count}
+	return s.publisher.Publish(ctx, s.invoices, invoice, &amqpflow.PublishOptions{CorrelationID: m.Body.ID})
 }

@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -17,15 +20,15 @@ const (
 	invoices amqpflow.Address = "invoices"
 )
 
-// bubble starts the service's own wiring, with the URL that it has in
-// production, on a broker in memory. All of it lives in a synctest bubble:
-// nothing takes real time, and synctest.Wait returns when everybody waits.
+// bubble starts the service as production does, with the URL that it has
+// there, on a broker in memory. All of it lives in a synctest bubble, whose
+// time is not real.
 func bubble(t *testing.T, test func(t *testing.T, server *amqptest.Server, b *amqpflow.Broker)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		server := amqptest.NewServer()
 		b := amqpflow.New("amqps://shop:secret@broker.example.com")
-		Register(b, orders, invoices, map[string]int{"lamp": 1900})
+		NewService(b)
 		require.NoError(t, server.Connect(t.Context(), b))
 		t.Cleanup(func() {
 			assert.NoError(t, b.Shutdown(context.Background()))
@@ -36,28 +39,38 @@ func bubble(t *testing.T, test func(t *testing.T, server *amqptest.Server, b *am
 	})
 }
 
+// put is what another program does: it sends an order. Then a minute passes,
+// which takes no time in a bubble.
+func put(t *testing.T, server *amqptest.Server, order Order) {
+	t.Helper()
+	body, err := json.Marshal(order)
+	require.NoError(t, err)
+	require.NoError(t, server.Put(orders, amqp.NewMessage(body)))
+	<-time.After(time.Minute)
+}
+
 func TestService_answersOrderWithInvoice(t *testing.T) {
-	bubble(t, func(t *testing.T, server *amqptest.Server, b *amqpflow.Broker) {
-		order := Order{ID: "A-1", Item: "lamp", Count: 3}
-		require.NoError(t, b.Publisher().Publish(t.Context(), orders, order))
-		synctest.Wait()
+	bubble(t, func(t *testing.T, server *amqptest.Server, _ *amqpflow.Broker) {
+		put(t, server, Order{ID: "A-1", Item: "lamp", Count: 3})
 
 		got, err := amqptest.Bodies[Invoice](server, invoices)
 		require.NoError(t, err)
 		assert.Equal(t, []Invoice{{Order: "A-1", Total: 5700}}, got)
+		settled := server.Settlements(orders)
+		require.Len(t, settled, 1)
+		assert.Equal(t, amqpflow.Accepted, settled[0].Outcome)
 	})
 }
 
 func TestService_rejectsItemWithoutPrice(t *testing.T) {
-	bubble(t, func(t *testing.T, server *amqptest.Server, b *amqpflow.Broker) {
-		order := Order{ID: "A-2", Item: "unicorn", Count: 1}
-		require.NoError(t, b.Publisher().Publish(t.Context(), orders, order))
-		require.NoError(t, server.Idle(t.Context())) // nothing queued, nothing unsettled
+	bubble(t, func(t *testing.T, server *amqptest.Server, _ *amqpflow.Broker) {
+		put(t, server, Order{ID: "A-2", Item: "unicorn", Count: 1})
 
 		settled := server.Settlements(orders)
 		require.Len(t, settled, 1)
 		assert.Equal(t, amqpflow.Rejected, settled[0].Outcome)
 		assert.Contains(t, settled[0].Error.Description, `no price for "unicorn"`)
 		assert.Empty(t, server.Messages(invoices))
+		assert.Len(t, server.DeadLetters(orders), 1)
 	})
 }

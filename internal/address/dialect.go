@@ -57,10 +57,19 @@ func RefusesGently(d Dialect, version string) bool {
 	case Artemis, ServiceBus:
 		return true
 	case RabbitMQ:
-		var major, minor int
-		n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor)
-		return n == 2 && (major > 4 || major == 4 && minor >= 3)
+		return isRabbitMQ43(d, version)
 	default:
 		return false
 	}
+}
+
+// HoldsRetries reports whether a peer is known to keep a delivery that was
+// modified with x-opt-delivery-time until then: RabbitMQ from 4.3 on, in quorum
+// queues.
+func HoldsRetries(d Dialect, version string) bool { return isRabbitMQ43(d, version) }
+
+func isRabbitMQ43(d Dialect, version string) bool {
+	var major, minor int
+	n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor)
+	return d == RabbitMQ && n == 2 && (major > 4 || major == 4 && minor >= 3)
 }

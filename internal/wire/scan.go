@@ -27,8 +27,9 @@ func SkipValue(b []byte) (rest []byte, err error) {
 
 // scanner walks encoded values. Its counters run over all values it is asked for.
 type scanner struct {
-	empty  int // array elements without octets that may still come
-	values int // values of any kind that may still come
+	empty  int  // array elements without octets that may still come
+	values int  // values of any kind that may still come
+	strict bool // what Check looks at too
 }
 
 func newScanner() scanner {
@@ -66,25 +67,29 @@ func (s *scanner) body(c byte, b []byte, depth int) (int, error) {
 		if c == fmtBool && b[0] > 1 {
 			return 0, malformed("boolean octet 0x%02x", b[0])
 		}
+		if s.strict && c == fmtChar {
+			return w, codePoints(b[:w])
+		}
 		return w, nil
 	}
 	switch shape {
-	case shapeVar8:
-		if len(b) == 0 || len(b)-1 < int(b[0]) {
-			return 0, errShort()
-		}
-		return 1 + int(b[0]), nil
-	case shapeVar32:
-		if len(b) < 4 || uint64(len(b)-4) < uint64(binary.BigEndian.Uint32(b)) {
-			return 0, errShort()
-		}
-		return 4 + int(binary.BigEndian.Uint32(b)), nil
+	case shapeVar8, shapeVar32:
+		return s.variable(c, b)
 	case shapeList, shapeMap:
 		return s.compound(c, b, depth)
 	case shapeArray:
 		return s.array(c, b, depth)
 	}
 	return 0, malformed("unknown format code 0x%02x", c)
+}
+
+// variable returns the length of a binary, string or symbol.
+func (s *scanner) variable(c byte, b []byte) (int, error) {
+	v, n, err := variable(c, b)
+	if err != nil || !s.strict {
+		return n, err
+	}
+	return n, checkText(c, v)
 }
 
 func (s *scanner) described(b []byte, depth int) (int, error) {
@@ -122,6 +127,7 @@ func (s *scanner) compound(c byte, b []byte, depth int) (int, error) {
 	if count%2 != 0 && shapes[c] == shapeMap {
 		return 0, malformed("map of %d items", count)
 	}
+	all := items
 	for range count {
 		m, err := s.value(items, depth+1)
 		if err != nil {
@@ -131,6 +137,9 @@ func (s *scanner) compound(c byte, b []byte, depth int) (int, error) {
 	}
 	if len(items) != 0 {
 		return 0, malformed("%d octets behind the last item", len(items))
+	}
+	if s.strict && shapes[c] == shapeMap {
+		return n, distinctKeys(count/2, all)
 	}
 	return n, nil
 }
@@ -233,6 +242,9 @@ func (s *scanner) fixedElems(code byte, count uint32, elems []byte) error {
 				return malformed("boolean octet 0x%02x", v)
 			}
 		}
+	}
+	if s.strict && code == fmtChar {
+		return codePoints(elems)
 	}
 	return nil
 }

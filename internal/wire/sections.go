@@ -254,6 +254,10 @@ func (s *scanner) keyedMap(b []byte, isKey func(byte) bool) (int, error) {
 	return n + 1, nil
 }
 
+// RawBody returns the body sections as they stand in the payload, which it
+// aliases; nil if there is none.
+func (s *Sections) RawBody() []byte { return s.body }
+
 // AppendBody appends the octets of all data sections. It appends nothing for any
 // other body.
 func (s *Sections) AppendBody(dst []byte) []byte {

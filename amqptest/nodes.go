@@ -1,0 +1,15 @@
+package amqptest
+
+import (
+	"maps"
+	"slices"
+)
+
+// Nodes returns the names on the wire, in order, of the queues and topics that
+// exist: those that clients named, those of Put, and dynamic ones.
+// amqpflow.Raw of a name is its address.
+func (s *Server) Nodes() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.nodes))
+}

@@ -1,0 +1,26 @@
+package amqpflow
+
+import (
+	"testing"
+	"time"
+)
+
+// SetRetryJitter makes every hold of the subscriptions that are registered from
+// here on as long as pick says of its bound.
+func SetRetryJitter(t *testing.T, pick func(bound time.Duration) time.Duration) {
+	t.Helper()
+	old := retryJitter
+	retryJitter = pick
+	t.Cleanup(func() { retryJitter = old })
+}
+
+// SetHandOverAbove changes how long a hold has to be to be the broker's.
+func SetHandOverAbove(t *testing.T, d time.Duration) {
+	t.Helper()
+	old := handOverAbove
+	handOverAbove = d
+	t.Cleanup(func() { handOverAbove = old })
+}
+
+// HandedOver is how many retries that the broker holds are remembered.
+func HandedOver(s *Subscription) int { return int(s.handover.pending.Load()) }

@@ -1,0 +1,106 @@
+package amqpflow
+
+import (
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/amqpflow/amqpflow/internal/wire"
+)
+
+// handOverAbove is how long a hold has to be to be the broker's.
+var handOverAbove = 10 * time.Second
+
+// deliveryTime is the annotation of modified that says before when RabbitMQ does
+// not deliver the message again.
+const deliveryTime = wire.Symbol("x-opt-delivery-time")
+
+// maxHandedOver bounds what a subscription remembers of such retries.
+const maxHandedOver = 1024
+
+// handover remembers the retries that the broker holds, to learn whether it
+// does: a queue that gives one back at once never does.
+type handover struct {
+	pending atomic.Int32 // entries of until
+	refused atomic.Bool  // every retry is held here
+
+	mu    sync.Mutex
+	until map[uint64]returning // by what does not change about a message
+}
+
+type returning struct{ early, due time.Time } // before early it comes too early
+
+// handsOver says whether a retry is to be held by the broker, and remembers it.
+func (s *Subscription) handsOver(d *Delivery, delay time.Duration) bool {
+	h := &s.handover
+	if delay <= handOverAbove || !d.from.conn.holds || h.refused.Load() {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	if len(h.until) >= maxHandedOver {
+		h.forgetLocked(now)
+	}
+	if len(h.until) < maxHandedOver {
+		if h.until == nil {
+			h.until = make(map[uint64]returning)
+		}
+		h.until[d.print()] = returning{early: now.Add(delay / 2), due: now.Add(delay)}
+		h.pending.Store(int32(len(h.until)))
+	}
+	return true
+}
+
+// forgetLocked forgets what is due: another consumer may have got it.
+func (h *handover) forgetLocked(now time.Time) {
+	for print, r := range h.until {
+		if now.After(r.due) {
+			delete(h.until, print)
+		}
+	}
+}
+
+// delayed is a retry's state with the time before which it is not to come back.
+func delayed(state *wire.State, delay time.Duration) *wire.State {
+	with := *state
+	with.Annotations = append(with.Annotations[:len(with.Annotations):len(with.Annotations)],
+		wire.Entry{Key: deliveryTime, Value: time.Now().Add(delay)})
+	return &with
+}
+
+// returned looks whether a delivery that came a second time was to come later.
+func (s *Subscription) returned(d *Delivery) {
+	h := &s.handover
+	h.mu.Lock()
+	print, now := d.print(), time.Now()
+	r, known := h.until[print]
+	early := known && now.Before(r.early)
+	delete(h.until, print)
+	if early {
+		clear(h.until)
+	} else {
+		h.forgetLocked(now)
+	}
+	h.pending.Store(int32(len(h.until)))
+	h.mu.Unlock()
+	if early && h.refused.CompareAndSwap(false, true) {
+		s.c.log.Warn("the peer does not hold retries of this address: they are held here", logAddress, string(s.addr),
+			logMessage, d.MessageID(), logDelay, time.Until(r.due))
+	}
+}
+
+var printSeed = maphash.MakeSeed()
+
+// print tells messages apart by what an intermediary does not change.
+//
+// Spec: 3.2 (the bare message).
+func (d *Delivery) print() uint64 {
+	var h maphash.Hash
+	h.SetSeed(printSeed)
+	for _, part := range [][]byte{d.props, d.headers, d.data} {
+		_, _ = h.Write(part)
+	}
+	return h.Sum64()
+}
