@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/amqpflow/amqpflow"
 	"github.com/amqpflow/amqpflow/amqptest"
 )
 
@@ -11,7 +12,7 @@ var slow = scenario{
 	name: "slow", about: "latency of 200 ± 100 ms, 64 KiB/s, slices of 1 to 7 bytes",
 	run: func(ctx context.Context, b *battery, seed uint64) []*result {
 		l := load{
-			Messages: pick(b, 5_000, 50_000), Mixed: true, Publishers: 1, Senders: 3, Recovery: 5 * time.Second,
+			Messages: pick(b, 5_000, 50_000), Senders: 3, Subscribe: amqpflow.SubscribeOptions{Credit: 1000}, Recovery: 5 * time.Second,
 			Size: func(n int) int { return 16 + n%64 },
 		}
 		return []*result{b.inProcess(amqptest.Options{}, func(p *inProcess) *result {
