@@ -10,12 +10,12 @@ import (
 
 // newArtemis is an ActiveMQ Artemis, whose dead letters of every queue are in
 // the queue DLQ.
-func newArtemis(at string) *server {
+func newArtemis(b broker) *server {
 	return &server{
-		name: "artemis", at: at, caps: []string{"queue"},
-		node: func(queue string) string { return queue },
-		dead: func(string) string { return "DLQ" },
-		made: attachOnce, unmk: func(context.Context, *server, string) error { return nil },
+		broker: b, name: "artemis", caps: []string{"queue"},
+		node:   func(queue string) string { return queue },
+		dead:   func(string) string { return "DLQ" },
+		making: attachOnce, removing: func(context.Context, *server, string) error { return nil },
 	}
 }
 

@@ -15,12 +15,12 @@ const (
 )
 
 // newRabbitMQ is a RabbitMQ whose queues are of one kind.
-func newRabbitMQ(at string, kind queueKind) *server {
+func newRabbitMQ(b broker, kind queueKind) *server {
 	return &server{
-		name: "rabbitmq-" + string(kind), at: at, kind: kind,
-		node: func(queue string) string { return "/queues/" + url.PathEscape(queue) },
-		dead: func(queue string) string { return queue + "-dead" },
-		made: declare, unmk: undeclare,
+		broker: b, name: "rabbitmq-" + string(kind), kind: kind,
+		node:   func(queue string) string { return "/queues/" + url.PathEscape(queue) },
+		dead:   func(queue string) string { return queue + "-dead" },
+		making: declare, removing: undeclare,
 	}
 }
 
@@ -32,12 +32,13 @@ func declare(ctx context.Context, s *server, queue string) error {
 		}); err != nil {
 			return err
 		}
-		return m.request(ctx, "PUT", s.node(queue), map[string]any{
-			"durable": true,
-			"arguments": map[string]any{
-				"x-queue-type": string(s.kind), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": s.dead(queue),
-			},
-		})
+		arguments := map[string]any{
+			"x-queue-type": string(s.kind), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": s.dead(queue),
+		}
+		if s.limit > 0 {
+			arguments["x-max-length"], arguments["x-overflow"] = int64(s.limit), "reject-publish"
+		}
+		return m.request(ctx, "PUT", s.node(queue), map[string]any{"durable": true, "arguments": arguments})
 	})
 }
 

@@ -3,9 +3,16 @@ package main
 // scenarios is the battery, in the order in which it is run.
 var scenarios = []scenario{
 	steady,
-	slow,
 	contexts,
 	handlers,
 	poison,
 	randomCut,
+	resetAtStep,
+	detach,
+	endClose,
+	missingQueue,
+	silence,
+	slow,
+	kill,
+	soak,
 }

@@ -14,7 +14,8 @@ import (
 type subscriber struct {
 	sub     *amqpflow.Subscription
 	link    atomic.Uint32
-	unclean bool // it did not end by a clean stop
+	calls   atomic.Int64 // of the handler
+	unclean bool         // its last link did not end by a clean stop
 }
 
 var errOnPurpose = errors.New("on purpose")
@@ -55,6 +56,7 @@ func (t *trial) handle(ctx context.Context, d *amqpflow.Delivery, s *subscriber)
 		t.ledger.strangers.Add(1)
 		return nil
 	}
+	s.calls.Add(1)
 	t.recovery.handled(time.Now())
 	if !intact(d.Data(), publisher, seq) {
 		t.ledger.corrupt.Add(1)
@@ -113,6 +115,7 @@ func (t *trial) observer() *amqpflow.Observer {
 				t.ups.Add(1)
 				return
 			}
+			t.downs.Add(1)
 			if err != nil {
 				t.note("connection", err)
 			}

@@ -31,6 +31,7 @@ type trial struct {
 	faults atomic.Int64 // injected
 	begun  atomic.Int64 // publishes
 	ups    atomic.Int64 // times the connection came up
+	downs  atomic.Int64 // and was lost
 	hold   atomic.Int64 // outages under way, during which nothing need move
 
 	publishers, others sync.WaitGroup
