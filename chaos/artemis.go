@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/Azure/go-amqp"
@@ -22,13 +21,11 @@ func newArtemis(b broker) *server {
 // attachOnce makes a queue: Artemis creates a missing one for the capability
 // "queue".
 func attachOnce(ctx context.Context, s *server, queue string) error {
-	conn, session, err := s.dial(ctx)
-	if err != nil {
-		return err
-	}
-	sender, err := session.NewSender(ctx, s.node(queue), &amqp.SenderOptions{TargetCapabilities: s.caps})
-	if err != nil {
-		return errors.Join(fmt.Errorf("create %s: %w", queue, err), conn.Close())
-	}
-	return errors.Join(sender.Close(ctx), conn.Close())
+	return s.with(ctx, func(session *amqp.Session) error {
+		sender, err := session.NewSender(ctx, s.node(queue), &amqp.SenderOptions{TargetCapabilities: s.caps})
+		if err != nil {
+			return fmt.Errorf("create %s: %w", queue, err)
+		}
+		return sender.Close(ctx)
+	})
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -42,8 +43,7 @@ func (c *canary) watch(ctx context.Context) {
 func (c *canary) lateBetween(from, to time.Time) (most time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i := len(c.late) - 1; i >= 0; i-- {
-		l := c.late[i]
+	for _, l := range slices.Backward(c.late) {
 		if l.at.Add(l.by).Before(from) {
 			break
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,16 +19,18 @@ func (c command) run(ctx context.Context, args ...string) error {
 		return fmt.Errorf("no command was given for it")
 	}
 	cmd := exec.CommandContext(ctx, "bash", append([]string{"-c", string(c) + ` "$@"`, "chaos"}, args...)...)
-	cmd.Stdin = nil
-	log, err := os.CreateTemp("", "chaos-command-*") // not a pipe, which a daemon that is started would hold open
+	// Not a pipe, which a daemon that is started would hold open.
+	log, err := os.CreateTemp("", "chaos-command-*")
 	if err != nil {
 		return fmt.Errorf("%s: %w", c, err)
 	}
-	defer os.Remove(log.Name())
-	defer log.Close()
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Run(); err != nil {
-		said, _ := os.ReadFile(log.Name()) // what it said only helps to read the error
+	err = cmd.Run()
+	said, _ := os.ReadFile(log.Name()) // what it said only helps to read the error
+	if gone := errors.Join(log.Close(), os.Remove(log.Name())); err == nil {
+		err = gone
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w: %s", c, err, strings.TrimSpace(string(said)))
 	}
 	return nil

@@ -17,8 +17,8 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
 	err := run(ctx, os.Args[1:])
+	stop()
 	switch {
 	case errors.Is(err, errBreach):
 		os.Exit(1)

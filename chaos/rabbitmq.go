@@ -58,28 +58,25 @@ type management struct {
 }
 
 func manage(ctx context.Context, s *server, do func(*management) error) error {
-	const node, link = "/management", "chaos"
-	conn, session, err := s.dial(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	var m management
-	properties := map[string]any{"paired": true}
-	// The answers first: a request is refused before they have credit.
-	m.answers, err = session.NewReceiver(ctx, node, &amqp.ReceiverOptions{
-		Name: link, TargetAddress: node, Properties: properties, Credit: 10,
+	return s.with(ctx, func(session *amqp.Session) (err error) {
+		const node, link = "/management", "chaos"
+		var m management
+		properties := map[string]any{"paired": true}
+		// The answers first: a request is refused before they have credit.
+		m.answers, err = session.NewReceiver(ctx, node, &amqp.ReceiverOptions{
+			Name: link, TargetAddress: node, Properties: properties, Credit: 10,
+		})
+		if err != nil {
+			return fmt.Errorf("attach to %s: %w", node, err)
+		}
+		m.requests, err = session.NewSender(ctx, node, &amqp.SenderOptions{
+			Name: link, SourceAddress: node, Properties: properties, SettlementMode: amqp.SenderSettleModeSettled.Ptr(),
+		})
+		if err != nil {
+			return fmt.Errorf("attach to %s: %w", node, err)
+		}
+		return do(&m)
 	})
-	if err != nil {
-		return fmt.Errorf("attach to %s: %w", node, err)
-	}
-	m.requests, err = session.NewSender(ctx, node, &amqp.SenderOptions{
-		Name: link, SourceAddress: node, Properties: properties, SettlementMode: amqp.SenderSettleModeSettled.Ptr(),
-	})
-	if err != nil {
-		return fmt.Errorf("attach to %s: %w", node, err)
-	}
-	return do(&m)
 }
 
 // request waits for its answer, whose subject is an HTTP status.

@@ -262,9 +262,6 @@ func (r *relay) refuse() {
 	}
 }
 
-// accept ends refuse.
-func (r *relay) accept() error { return r.listen() }
-
 // unsettled is the largest number of deliveries that were unsettled on one
 // session at once.
 func (r *relay) unsettled() int {

@@ -35,40 +35,39 @@ func (s *server) close() error                      { return nil }
 func (s *server) create(ctx context.Context, queue string) error { return s.making(ctx, s, queue) }
 func (s *server) remove(ctx context.Context, queue string) error { return s.removing(ctx, s, queue) }
 
-// dial opens a connection and a session past every relay.
-func (s *server) dial(ctx context.Context) (*amqp.Conn, *amqp.Session, error) {
+// with calls do with a session of a connection of its own, past every relay.
+func (s *server) with(ctx context.Context, do func(*amqp.Session) error) error {
 	conn, err := amqp.Dial(ctx, s.broker.url, nil)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", s.name, err)
+		return fmt.Errorf("%s: %w", s.name, err)
 	}
 	session, err := conn.NewSession(ctx, nil)
-	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("%s: %w", s.name, err), conn.Close())
+	if err == nil {
+		err = do(session)
 	}
-	return conn, session, nil
+	if err != nil {
+		return errors.Join(fmt.Errorf("%s: %w", s.name, err), conn.Close())
+	}
+	return conn.Close()
 }
 
 func (s *server) contents(ctx context.Context, queue string, l *ledger) (contents, error) {
 	c := newContents()
-	conn, session, err := s.dial(ctx)
-	if err != nil {
-		return c, err
-	}
-	defer conn.Close()
-	ms, err := s.empty(ctx, session, queue)
-	if err != nil {
-		return c, err
-	}
-	c.add(c.queued, l, ms)
-	if dead := s.dead(queue); dead != "" {
-		if ms, err = s.empty(ctx, session, dead); err != nil {
-			return c, err
+	err := s.with(ctx, func(session *amqp.Session) error {
+		ms, err := empty(ctx, session, s.node(queue), s.caps)
+		if err != nil {
+			return err
 		}
+		c.add(c.queued, l, ms)
 		strangers := c.strangers // a dead-letter queue may be shared
+		if ms, err = empty(ctx, session, s.node(s.dead(queue)), s.caps); err != nil {
+			return err
+		}
 		c.add(c.dead, l, ms)
 		c.strangers = strangers
-	}
-	return c, nil
+		return nil
+	})
+	return c, err
 }
 
 // drained is how many drains in a row have to bring nothing: what a connection
@@ -76,25 +75,25 @@ func (s *server) contents(ctx context.Context, queue string, l *ledger) (content
 const drained = 3
 
 // empty takes every message out of a queue.
-func (s *server) empty(ctx context.Context, session *amqp.Session, queue string) ([]*amqp.Message, error) {
+func empty(ctx context.Context, session *amqp.Session, node string, caps []string) ([]*amqp.Message, error) {
 	const batch = 500
-	r, err := session.NewReceiver(ctx, s.node(queue), &amqp.ReceiverOptions{Credit: -1, SourceCapabilities: s.caps})
+	r, err := session.NewReceiver(ctx, node, &amqp.ReceiverOptions{Credit: -1, SourceCapabilities: caps})
 	if err != nil {
-		return nil, fmt.Errorf("%s: empty %s: %w", s.name, queue, err)
+		return nil, fmt.Errorf("empty %s: %w", node, err)
 	}
 	var all []*amqp.Message
 	for nothing := 0; nothing < drained; {
 		if err := r.IssueCredit(batch); err != nil {
-			return nil, fmt.Errorf("%s: empty %s: %w", s.name, queue, err)
+			return nil, fmt.Errorf("empty %s: %w", node, err)
 		}
 		if err := r.DrainCredit(ctx, nil); err != nil {
-			return nil, fmt.Errorf("%s: drain %s: %w", s.name, queue, err)
+			return nil, fmt.Errorf("drain %s: %w", node, err)
 		}
 		before := len(all)
 		for m := r.Prefetched(); m != nil; m = r.Prefetched() {
 			all = append(all, m)
 			if err := r.AcceptMessage(ctx, m); err != nil {
-				return nil, fmt.Errorf("%s: empty %s: %w", s.name, queue, err)
+				return nil, fmt.Errorf("empty %s: %w", node, err)
 			}
 		}
 		if len(all) > before {
