@@ -54,7 +54,7 @@ func (s *Subscription) linkLost(r *receiving, cause error, a *attempts) bool {
 	s.mu.Lock()
 	over := s.closing != nil || s.state == Ended
 	if !over && !broken {
-		s.link = nil
+		s.relinkLocked(nil)
 		s.answered = make(chan struct{})
 	}
 	s.mu.Unlock()
@@ -62,9 +62,7 @@ func (s *Subscription) linkLost(r *receiving, cause error, a *attempts) bool {
 		w.cancel(r, lost)
 	}
 	if !over || s.reader == nil { // a Stream that is shut down still yields what it holds
-		for _, in := range s.inboxes {
-			in.purge(r)
-		}
+		s.purge(r)
 	}
 	s.holds.drop(r)
 	s.reader.settled()
@@ -86,6 +84,16 @@ func (s *Subscription) linkLost(r *receiving, cause error, a *attempts) bool {
 	}
 	s.setState(Attaching, lost)
 	return true
+}
+
+// purge drops what no handler has begun of a link that is gone. Nothing is
+// collected from it behind that.
+func (s *Subscription) purge(r *receiving) {
+	r.collecting.Lock()
+	defer r.collecting.Unlock()
+	for _, in := range s.inboxes {
+		in.purge(r)
+	}
 }
 
 // reattach attaches the subscription, once there is a connection, as often as
