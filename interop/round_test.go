@@ -88,7 +88,10 @@ func round(t *testing.T, client func(ctx context.Context, url string)) {
 // checkBroker compares what the broker saw of a round.
 func checkBroker(ctx context.Context, t *testing.T, server *amqptest.Server) {
 	t.Helper()
-	require.NoError(t, server.Idle(ctx))
+	require.NoError(t, server.Idle(ctx)) // every queue is empty
+	assert.Equal(t, []string{            // and no dynamic node is left
+		"browsed", "drained", "idle", "large", "outcomes", "redelivered", "requests", "sent",
+	}, server.Nodes())
 	accepted := func(ids ...string) (r []amqptest.Settlement) {
 		for _, id := range ids {
 			r = append(r, amqptest.Settlement{MessageID: id, Outcome: amqpflow.Accepted})
