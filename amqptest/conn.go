@@ -333,7 +333,7 @@ func (c *conn) append(typ byte, channel uint16, p performative) {
 	c.out = wire.BeginFrame(c.out, typ, channel)
 	c.out = p.Append(c.out)
 	wire.EndFrame(c.out, start)
-	c.counted(true, c.out[start:])
+	c.passed(true, false, c.out[start:])
 	c.touch()
 }
 

@@ -66,7 +66,7 @@ func (q *queue) put(m *message) {
 	q.touch()
 }
 
-// isLater keeps m aside if it is not due yet, and makes the clock look at it
+// isLater keeps m aside if it is not due yet, and makes the agenda look at it
 // when its time comes.
 func (q *queue) isLater(m *message) bool {
 	if m.expires == 0 && m.due == 0 {
