@@ -100,9 +100,12 @@ func (q *queue) take(i int) *message {
 // pump shows what waits to those who only look, gives it to the consumers, one
 // message each in turn, and ends the drains that have nothing to wait for.
 func (q *queue) pump() {
-	for _, l := range q.links {
-		if l.browses {
+	for i := 0; i < len(q.links); i++ {
+		if l := q.links[i]; l.browses {
 			q.show(l)
+			if l.released {
+				i-- // it has left
+			}
 		}
 	}
 	for q.len() > 0 && q.deliverOne() {
@@ -120,8 +123,11 @@ func (q *queue) deliverOne() bool {
 			continue
 		}
 		if m := q.peek(l); m >= 0 {
+			m = q.reordered(l, m)
 			q.turn = at + 1
-			l.deliver(q.take(q.reordered(l, m)))
+			if l.takes(q.waiting[m]) {
+				l.deliver(q.take(m))
+			}
 			return true
 		}
 	}
