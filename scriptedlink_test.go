@@ -105,7 +105,7 @@ func (p *peer) answerHeader(id wire.ProtoID) {
 	header := wire.ProtocolHeader(id)
 	p.raw(header[:])
 	if id == wire.ProtoSASL {
-		p.send(0, &wire.SASLMechanisms{Mechanisms: []wire.Symbol{"PLAIN", "ANONYMOUS"}})
+		p.send(0, &wire.SASLMechanisms{Mechanisms: p.mechanisms})
 	}
 }
 
