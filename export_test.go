@@ -30,3 +30,9 @@ func WithoutJitter(b *Broker) *Broker {
 	b.c.backoff.Jitter = func(bound time.Duration) time.Duration { return bound }
 	return b
 }
+
+// WithBackoff makes the delays between attempts at most longest.
+func WithBackoff(b *Broker, longest time.Duration) *Broker {
+	b.c.backoff.Max = longest
+	return b
+}

@@ -48,7 +48,7 @@ type peer struct {
 	sessions   map[uint16]*peerSession
 	ended      map[string]bool // what we detached, ended or closed first: its answer gets none
 	open       wire.Open       // what we answer with
-	mechanisms []wire.Symbol   // that we offer
+	mechanisms []wire.Symbol   // that we offer besides PLAIN and ANONYMOUS
 	empties    int             // empty frames that came
 	credit     uint32          // granted to each sending link
 }
@@ -89,8 +89,7 @@ func newPeerOn(t testing.TB, nc net.Conn) *peer {
 			// session, so that addresses are not probed first.
 			Properties: wire.Map{{Key: wire.Symbol("product"), Value: "apache-activemq-artemis"}},
 		},
-		credit:     100,
-		mechanisms: []wire.Symbol{"PLAIN", "ANONYMOUS"},
+		credit: 100,
 	}
 	p.wg.Go(p.read)
 	p.wg.Go(p.write)
