@@ -20,6 +20,10 @@ func (c *conn) onClose(body []byte) {
 	}
 	c.srv.log.Info("connection closed by the client", "peer", c.name, "error", wireError(cl.Error))
 	c.closeIn = true
+	if c.srv.ignores(subject{conn: c}, faultIgnoreClose) {
+		c.release()
+		return
+	}
 	c.closing(&wire.Close{})
 }
 
@@ -80,6 +84,7 @@ func (c *conn) lost(err error) {
 	s.log.Debug("connection ended", "peer", c.name, "error", err)
 	c.drop()
 	delete(s.conns, c)
+	s.forget(c)
 	s.unlock()
 }
 

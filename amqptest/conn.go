@@ -62,6 +62,7 @@ type conn struct {
 	starved bool   // deliveries wait for room in out
 	touched bool   // in srv.touched
 	drained sync.Cond
+	stall
 
 	// Reused by every frame.
 	transfer    wire.Transfer
@@ -95,7 +96,10 @@ func (c *conn) readLoop() {
 	from, to := 0, 0
 	for {
 		n, err := c.nc.Read(buf[to:])
-		if n > 0 {
+		if err != nil && c.awoken() {
+			err = nil
+		}
+		if n > 0 || err == nil {
 			to += n
 			c.lastRead.Store(time.Now().UnixNano())
 			from += c.consume(buf[from:to])
@@ -118,11 +122,11 @@ func (c *conn) consume(b []byte) int {
 	s := c.srv
 	s.lock()
 	defer s.unlock()
-	for len(c.out) > outLimit && !c.dead {
+	for c.stopped(len(b)) && !c.dead {
 		c.drained.Wait()
 	}
 	done := 0
-	for !c.dead {
+	for !c.dead && !c.deaf() {
 		n := c.next(b[done:])
 		if n == 0 {
 			return done
@@ -131,6 +135,10 @@ func (c *conn) consume(b []byte) int {
 		if c.asking {
 			c.askExternal()
 		}
+		s.fireFaults()
+	}
+	if !c.dead {
+		return done
 	}
 	return len(b)
 }
@@ -142,6 +150,9 @@ func (c *conn) next(b []byte) int {
 		return 0
 	}
 	if c.phase == phaseHeader || c.phase == phaseAMQP {
+		if !c.arrives(b[:wire.FrameHeaderSize]) {
+			return 0
+		}
 		c.protocolHeader(b[:wire.FrameHeaderSize])
 		return wire.FrameHeaderSize
 	}
@@ -155,6 +166,9 @@ func (c *conn) next(b []byte) int {
 		return len(b)
 	}
 	if uint32(len(b)) < h.Size {
+		return 0
+	}
+	if !c.arrives(b[:h.Size]) {
 		return 0
 	}
 	c.frame(h, b[int(h.DOff)*4:h.Size])
@@ -321,6 +335,7 @@ func (c *conn) append(typ byte, channel uint16, p performative) {
 	c.out = wire.BeginFrame(c.out, typ, channel)
 	c.out = p.Append(c.out)
 	wire.EndFrame(c.out, start)
+	c.counted(true, c.out[start:])
 	c.touch()
 }
 

@@ -37,7 +37,8 @@ func (l *link) deliver(m *message) {
 	}
 	l.proceed()
 	m.acquired = m.acquired || !l.browses
-	ses.conn.srv.countTransfer(l.address)
+	l.duplicate(m)
+	ses.conn.srv.countTransfer(l)
 }
 
 // proceed sends frames of the current delivery while it may.
@@ -70,6 +71,7 @@ func (l *link) sendFrame(d *delivery) {
 	}
 	c.out = append(c.out, rest...)
 	wire.EndFrame(c.out, start)
+	c.counted(true, c.out[start:])
 	c.touch()
 	d.rest = d.rest[len(rest):]
 	d.begun = true

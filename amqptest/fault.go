@@ -1,19 +1,31 @@
 package amqptest
 
 import (
-	"errors"
 	"fmt"
+	"time"
 
 	"github.com/Azure/go-amqp"
 
 	"github.com/amqpflow/amqpflow"
-	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
-// Fault is something that goes wrong on purpose: made by RefuseAttach,
-// Answer, Detach or Drop, set going by Server.Fault. It happens once, at the
-// first opportunity, unless Times and After say otherwise. A Fault is a value:
-// the same one can be used again.
+// Fault is something that goes wrong on purpose. A constructor says what, its
+// modifiers say when, how often and to whom, and Server.Fault sets it going:
+//
+//	s.Fault(amqptest.Drop())                                         // at once
+//	s.Fault(amqptest.Drop().AfterBytes(700).Always())                // each connection, at its 700th byte
+//	s.Fault(amqptest.Detach("orders", amqp.ErrCondDetachForced, "")) // once there is such a link
+//	s.Fault(amqptest.Sequence(amqptest.Drop().After(20), amqptest.RefuseTCP().Times(3)))
+//
+// Without modifiers it happens once, at the first opportunity, to whatever
+// there is. A Fault is a value: the same one can be used again, and String
+// says what it does.
+//
+// A fault waits for whom it is to happen to: Detach for a link, Drop for a
+// connection. One that acts on connections, sessions or links that exist
+// happens to all of them together, which counts as once; with AfterFrames or
+// AfterBytes to those of one connection. One that answers what a client does
+// (a refusal, an outcome, an answer that is withheld) happens to that.
 type Fault struct {
 	kind    faultKind
 	addr    amqpflow.Address
@@ -21,237 +33,141 @@ type Fault struct {
 	text    string
 	outcome amqpflow.Outcome
 	reason  *amqp.Error
-	times   int
+	code    uint8         // of RefuseSASL
+	data    string        // of WriteBytes
+	size    int           // of Drip
+	every   time.Duration // of Drip
+	parts   []Fault       // of Together and Sequence
+
+	times   int // forever: without end
+	count   counted
 	after   int
+	delay   time.Duration
+	lasts   time.Duration // 0: until Heal
+	diced   bool
+	chance  float64
+	seed    uint64
+	aim     aim
+	problem string // of a modifier's argument
 }
 
-type faultKind uint8
+// counted is what After, AfterFrames and AfterBytes count.
+type counted uint8
 
 const (
-	faultNone faultKind = iota
-	faultRefuseAttach
-	faultAnswer
-	faultDetach
-	faultDrop
+	countEvents counted = iota
+	countFrames
+	countBytes
 )
 
-// RefuseAttach refuses an attach to addr, in either direction, with a
-// condition and a description: the answer has no terminus, and a closing
-// detach follows. After counts attaches to addr that are let through.
-//
-// Spec: 2.6.3.
-func RefuseAttach(addr amqpflow.Address, cond amqp.ErrCond, description string) Fault {
-	return Fault{kind: faultRefuseAttach, addr: addr, cond: cond, text: description, times: 1}
-}
-
-// Answer answers a message that a client publishes to addr with an outcome.
-// reason goes with Rejected and may be nil; Modified says
-// delivery-failed; OutcomeNone settles without a state. Unless the outcome is
-// Accepted the message is dropped. After counts messages that are
-// stored and accepted as ever. Messages sent settled are not counted: nothing
-// answers them.
-//
-// Spec: 3.4.
-func Answer(addr amqpflow.Address, outcome amqpflow.Outcome, reason *amqp.Error) Fault {
-	return Fault{kind: faultAnswer, addr: addr, outcome: outcome, reason: reason, times: 1}
-}
-
-// Detach closes every link of addr with a condition and a description. It
-// waits until there is one; After counts deliveries that went over the links
-// of addr, in either direction. What consumers had not settled goes back to
-// the queue, its delivery-count unchanged.
-//
-// Spec: 2.6.5.
-func Detach(addr amqpflow.Address, cond amqp.ErrCond, description string) Fault {
-	return Fault{kind: faultDetach, addr: addr, cond: cond, text: description, times: 1}
-}
-
-// Drop cuts every open connection without a word; what was still to be
-// written is lost. It waits until there is one; After counts deliveries that
-// went over the links of the server, in either direction.
-func Drop() Fault {
-	return Fault{kind: faultDrop, times: 1}
-}
+const forever = -1
 
 // Times makes f happen n times, at least 1.
 func (f Fault) Times(n int) Fault {
 	f.times = n
+	if n < 1 {
+		f.problem = fmt.Sprintf("times %d is below 1", n)
+	}
 	return f
 }
 
-// After makes f wait for n events, counted from Server.Fault, or from the
-// last time that it happened: attaches for RefuseAttach, published messages
-// for Answer, deliveries for Detach and Drop.
+// Always makes f happen at every opportunity, until Heal or Close.
+func (f Fault) Always() Fault {
+	f.times = forever
+	return f
+}
+
+// After makes f wait for n events, counted from Server.Fault, or from the last
+// time that it happened. What counts stands on the constructor; where nothing
+// stands there, it is the deliveries that go over the links which f is aimed
+// at, in either direction.
 func (f Fault) After(n int) Fault {
-	f.after = n
+	return f.counting(countEvents, n)
+}
+
+// AfterFrames makes f wait until n frames have gone over a connection, both
+// directions together, protocol headers and heartbeats included. If f is aimed
+// at a session, a link or an address, only the frames of its sessions and links
+// count. Each connection has its own count, from its beginning or from
+// Server.Fault, whichever is later, and anew after f has happened to it; 0
+// means before its first frame.
+func (f Fault) AfterFrames(n int) Fault {
+	return f.counting(countFrames, n)
+}
+
+// AfterBytes is AfterFrames by bytes, those of frame headers and protocol
+// headers included. What Drop, Silence, Mute and Deaf let through ends with the
+// n-th byte where the server sends it, and before the frame with the n-th byte
+// where the client does; every other fault happens between two frames.
+func (f Fault) AfterBytes(n int) Fault {
+	return f.counting(countBytes, n)
+}
+
+func (f Fault) counting(what counted, n int) Fault {
+	f.count, f.after = what, n
+	if n < 0 {
+		f.problem = fmt.Sprintf("after %d is below 0", n)
+	}
 	return f
 }
 
-// activeFault is a Fault that has been set going.
-type activeFault struct {
-	Fault
-	node  string
-	error *wire.Error
-	state wire.State
-	seen  int // events since it was set going or has last happened
+// Delay makes f happen d later than it would. A fault that then finds nobody
+// to happen to waits on.
+func (f Fault) Delay(d time.Duration) Fault {
+	f.delay = d
+	if d <= 0 {
+		f.problem = fmt.Sprintf("a delay of %v", d)
+	}
+	return f
 }
 
-// Fault sets f going. It returns an error if f is a zero Fault, its address
-// cannot be parsed, Times is below 1 or After below 0; ErrClosed after
-// Close; and a bad option of the server.
+// For ends a fault that goes on, such as Silence or WithholdCredit, after d.
+// Without it, it goes on until Heal, or as long as the connection, session or
+// link does.
+func (f Fault) For(d time.Duration) Fault {
+	f.lasts = d
+	if d <= 0 {
+		f.problem = fmt.Sprintf("a duration of %v", d)
+	}
+	return f
+}
+
+// Chance makes f let opportunities pass: it happens with probability p at each
+// of them. The same seed decides the same way each time. A fault that acts on
+// what exists has an opportunity with each event that After counts, or each
+// n-th with After, AfterFrames or AfterBytes.
+func (f Fault) Chance(p float64, seed uint64) Fault {
+	f.diced, f.chance, f.seed = true, p, seed
+	if !(p > 0 && p <= 1) {
+		f.problem = fmt.Sprintf("a chance of %v is not in (0, 1]", p)
+	}
+	return f
+}
+
+// Fault sets f going. It returns an error that names what is wrong if f can
+// never happen: it is a zero Fault, a number or a duration is out of range, an
+// address cannot be parsed, or a modifier does not go with its kind, such as a
+// link for RefuseOpen. It returns ErrClosed after Close, and a bad option of
+// the server.
 func (s *Server) Fault(f Fault) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
-	active, err := f.activate(s)
+	active, err := s.activate(&f)
 	if err != nil {
-		return fmt.Errorf("amqptest: fault: %w", err)
+		return fmt.Errorf("amqptest: fault: %v: %w", f, err)
 	}
 	s.lock()
 	defer s.unlock()
-	s.faults = append(s.faults, active)
+	s.set(active)
 	return nil
 }
 
-func (f Fault) activate(s *Server) (*activeFault, error) {
-	a := &activeFault{Fault: f}
-	switch {
-	case f.kind == faultNone:
-		return nil, errors.New("a zero Fault")
-	case f.times < 1:
-		return nil, fmt.Errorf("times %d is below 1", f.times)
-	case f.after < 0:
-		return nil, fmt.Errorf("after %d is below 0", f.after)
-	}
-	var err error
-	if f.kind != faultDrop {
-		if a.node, _, err = s.nameOf(f.addr); err != nil {
-			return nil, err
-		}
-	}
-	if f.kind == faultAnswer {
-		a.state, err = stateOf(f.outcome, f.reason)
-		return a, err
-	}
-	if f.cond != "" {
-		a.error = refusal(f.cond, f.text)
-	}
-	return a, nil
-}
-
-func stateOf(outcome amqpflow.Outcome, reason *amqp.Error) (wire.State, error) {
-	switch outcome {
-	case amqpflow.OutcomeNone:
-		return wire.State{}, nil
-	case amqpflow.Accepted:
-		return wire.State{Kind: wire.StateAccepted}, nil
-	case amqpflow.Released:
-		return wire.State{Kind: wire.StateReleased}, nil
-	case amqpflow.Modified:
-		return wire.State{Kind: wire.StateModified, DeliveryFailed: true}, nil
-	case amqpflow.Rejected:
-		e, err := errorOf(reason)
-		return wire.State{Kind: wire.StateRejected, Error: e}, err
-	default:
-		return wire.State{}, fmt.Errorf("outcome %d does not exist", outcome)
-	}
-}
-
-// happens counts an event and says whether the fault is due for it.
-func (f *activeFault) happens() bool {
-	if f.times == 0 {
-		return false
-	}
-	f.seen++
-	if f.seen <= f.after {
-		return false
-	}
-	f.happened()
-	return true
-}
-
-func (f *activeFault) happened() {
-	f.seen = 0
-	f.times--
-}
-
-// refusal is why the next attach to node is refused; nil if it is not.
-func (s *Server) refusal(node string) *wire.Error {
-	for _, f := range s.faults {
-		if f.kind == faultRefuseAttach && f.node == node && f.happens() {
-			if f.error == nil {
-				return &wire.Error{Condition: wire.Symbol(amqp.ErrCondInternalError)}
-			}
-			return f.error
-		}
-	}
-	return nil
-}
-
-// answer is what the next message published to node is answered with.
-func (s *Server) answer(node string, otherwise wire.State) wire.State {
-	for _, f := range s.faults {
-		if f.kind == faultAnswer && f.node == node && f.happens() {
-			return f.state
-		}
-	}
-	return otherwise
-}
-
-// countTransfer counts a delivery over a link of node.
-func (s *Server) countTransfer(node string) {
-	if len(s.faults) == 0 {
-		return
-	}
-	for _, f := range s.faults {
-		if f.kind == faultDrop || f.kind == faultDetach && f.node == node {
-			f.seen++
-		}
-	}
-	s.fireFaults()
-}
-
-// fireFaults lets the detaches and cuts happen that are due, and forgets the
-// faults that have happened as often as they should.
-func (s *Server) fireFaults() {
-	if len(s.faults) == 0 {
-		return
-	}
-	left := s.faults[:0]
-	for _, f := range s.faults {
-		due := f.times > 0 && f.seen >= f.after
-		if due && (f.kind == faultDetach && s.detachAll(f) || f.kind == faultDrop && s.dropAll()) {
-			s.log.Debug("fault", "address", f.node, "error", wireError(f.error))
-			f.happened()
-		}
-		if f.times > 0 {
-			left = append(left, f)
-		}
-	}
-	clear(s.faults[len(left):])
-	s.faults = left
-}
-
-// detachAll closes the links of f's node and says whether there were any.
-func (s *Server) detachAll(f *activeFault) bool {
-	n := s.nodes[f.node]
-	if n == nil || len(n.links) == 0 {
-		return false
-	}
-	for len(n.links) > 0 {
-		n.links[0].detach(f.error)
-	}
-	return true
-}
-
-// dropAll cuts the open connections and says whether there were any.
-func (s *Server) dropAll() bool {
-	dropped := false
-	for c := range s.conns {
-		if c.phase == phaseRunning && !c.dead {
-			c.drop()
-			dropped = true
-		}
-	}
-	return dropped
+// Heal lifts every fault: what has not happened will not, what is silent,
+// slow or withheld goes on where it stopped. What has been refused, answered,
+// cut or left unanswered stays so.
+func (s *Server) Heal() {
+	s.lock()
+	defer s.unlock()
+	s.heal()
 }

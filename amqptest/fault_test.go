@@ -149,7 +149,7 @@ func TestFault_isCheckedWhenItIsSetGoing(t *testing.T) {
 			"after -1 is below 0":       Drop().After(-1),
 			"has no name":               RefuseAttach("", amqp.ErrCondNotFound, ""),
 			"outcome 99 does not exist": Answer("orders", 99, nil),
-			`amqptest: fault: info "x"`: Answer("orders", amqpflow.Rejected, bad),
+			`info "x"`:                  Answer("orders", amqpflow.Rejected, bad),
 		} {
 			require.ErrorContains(t, s.Fault(f), want)
 		}

@@ -47,6 +47,7 @@ func (s *Server) open() bool { return len(s.opts.Users) == 0 && s.opts.External 
 func (c *conn) header(id wire.ProtoID) {
 	h := wire.ProtocolHeader(id)
 	c.out = append(c.out, h[:]...)
+	c.counted(true, h[:])
 	c.touch()
 }
 
@@ -79,6 +80,9 @@ func (c *conn) saslFrame(body []byte) {
 	if offered := c.srv.mechanisms(); !slices.Contains(offered, init.Mechanism) {
 		c.append(wire.TypeSASL, 0, &wire.SASLOutcome{Code: wire.SASLAuth})
 		c.violatef(ruleSASL, "mechanism %q, offered are %v", init.Mechanism, offered)
+		return
+	}
+	if c.refuseSASL() {
 		return
 	}
 	switch init.Mechanism {
@@ -170,5 +174,6 @@ func (c *conn) openFrame(channel uint16, code uint64, body []byte) {
 		c.violatef(ruleOpen, "a max-frame-size of %d, which is below %d", o.MaxFrameSize, minMaxFrameSize)
 	default:
 		c.srv.log.Info("connection opened", "peer", c.name, "container", o.ContainerID)
+		c.refuseOpen()
 	}
 }

@@ -177,6 +177,14 @@ func (r *raw) await(code uint64) []byte {
 	}
 }
 
+// next returns what kind of frame the server's next is.
+func (r *raw) next() uint64 {
+	r.t.Helper()
+	code, _, err := wire.PeekDescriptor(r.frame())
+	require.NoError(r.t, err)
+	return code
+}
+
 func (r *raw) awaitFlow() wire.Flow {
 	r.t.Helper()
 	var f wire.Flow

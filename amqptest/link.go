@@ -13,14 +13,15 @@ const linkCredit = 256
 type link struct {
 	ses      *session
 	name     string
-	role     wire.Role // ours
-	in       uint32    // the client's handle
-	out      uint32    // ours
-	address  string    // of its node on the wire
-	node     *node     // nil if the attach was refused
-	detached bool      // our DETACH is out, the client's is awaited
-	released bool      // it is off its node
-	second   bool      // rcv-settle-mode second
+	role     wire.Role    // ours
+	in       uint32       // the client's handle
+	out      uint32       // ours
+	address  string       // of its node on the wire
+	node     *node        // nil if the attach was refused
+	withheld *activeFault // its credit
+	detached bool         // our DETACH is out, the client's is awaited
+	released bool         // it is off its node
+	second   bool         // rcv-settle-mode second
 	sndMode  uint8
 
 	count  uint32 // delivery-count
@@ -81,6 +82,9 @@ func (ses *session) onAttach(a *wire.Attach) {
 		return
 	}
 	ses.links[a.Handle] = l
+	if l.refuseAttach(a) {
+		return
+	}
 	refusal := l.resolve(a)
 	c.srv.log.Debug("attach", "peer", c.name, "link", a.Name, "address", l.address, "error", wireError(refusal))
 	if refusal != nil {
@@ -128,6 +132,12 @@ func (l *link) reply(a *wire.Attach) *wire.Attach {
 }
 
 func (l *link) refuse(a *wire.Attach, e *wire.Error) {
+	l.replyRefused(a)
+	l.detach(e)
+}
+
+// replyRefused answers an attach that is refused: there is no terminus.
+func (l *link) replyRefused(a *wire.Attach) {
 	reply := l.reply(a)
 	if l.role == wire.RoleSender {
 		reply.Target = a.Target
@@ -136,14 +146,16 @@ func (l *link) refuse(a *wire.Attach, e *wire.Error) {
 		reply.Source = a.Source
 	}
 	l.ses.conn.write(l.ses.out, reply)
-	l.detach(e)
 }
 
 // detach closes the link from our side; what the client still sends on it
 // until its own DETACH is counted and dropped.
-func (l *link) detach(e *wire.Error) {
+func (l *link) detach(e *wire.Error) { l.detachAs(e, true) }
+
+// detachAs is detach, which closes the link or only suspends it.
+func (l *link) detachAs(e *wire.Error, closed bool) {
 	l.ses.flush()
-	l.ses.conn.write(l.ses.out, &wire.Detach{Handle: l.out, Closed: true, Error: e})
+	l.ses.conn.write(l.ses.out, &wire.Detach{Handle: l.out, Closed: closed, Error: e})
 	l.release()
 	l.detached = true
 }
@@ -161,6 +173,9 @@ func (ses *session) onDetach(d *wire.Detach) {
 	ses.flush()
 	l.release()
 	delete(ses.links, d.Handle)
+	if !l.detached && l.node != nil && ses.conn.srv.ignores(l.subject(), faultIgnoreDetach) {
+		return // its handle on our side stays taken
+	}
 	ses.handles[l.out] = nil
 	if !l.detached {
 		ses.conn.write(ses.out, &wire.Detach{Handle: l.out, Closed: d.Closed})
@@ -210,7 +225,7 @@ func (l *link) onFlow(f *wire.Flow) {
 	}
 	if f.LinkCredit.Set {
 		l.credit = min(remaining(f.LinkCredit.Value, l.count-count), math.MaxInt32)
-		l.drain = f.Drain
+		l.drain = f.Drain && (l.drain || !l.ses.conn.srv.ignores(l.subject(), faultIgnoreDrain))
 		l.queue.touch()
 	}
 	if f.Echo && !l.drain {

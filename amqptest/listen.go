@@ -55,7 +55,7 @@ func (s *Server) accept(l net.Listener) error {
 		if err == nil {
 			err = s.start(nc)
 		}
-		if err == nil {
+		if err == nil || refused(err) {
 			continue
 		}
 		s.mu.Lock()
@@ -82,7 +82,8 @@ func (p pipe) Read(b []byte) (int, error) {
 }
 
 // Dial returns the client's end of a pipe to the server. It does not wait:
-// ctx is only looked at once.
+// ctx is only looked at once. It returns syscall.ECONNREFUSED while RefuseTCP
+// says so.
 func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
 	if err := errors.Join(ctx.Err(), s.err); err != nil {
 		return nil, err
@@ -115,6 +116,9 @@ func (s *Server) start(nc net.Conn) error {
 	c := newConn(s, nc)
 	c.number = s.connected
 	s.connected++
+	if err := c.refuseTCP(); err != nil {
+		return err
+	}
 	s.conns[c] = struct{}{}
 	s.wg.Go(c.readLoop)
 	s.wg.Go(c.writeLoop)

@@ -18,6 +18,7 @@ type message struct {
 	header    wire.Header
 	rest      []byte  // every section after the header; all bytes if format is not 0
 	messageID []byte  // the encoded value, aliasing rest; nil if absent
+	duplicate bool    // made by a fault
 	acquired  bool    // some consumer has been given it
 	refusedBy []*link // said undeliverable-here
 }

@@ -121,7 +121,7 @@ func (q *queue) deliverOne() bool {
 		}
 		if m := q.peek(l); m >= 0 {
 			q.turn = at + 1
-			l.deliver(q.take(m))
+			l.deliver(q.take(q.reordered(l, m)))
 			return true
 		}
 	}

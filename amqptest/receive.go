@@ -184,8 +184,9 @@ func (l *link) complete(p *incoming) {
 		return
 	}
 	to, answer := l.destination(m, &c.sections)
-	if to != nil && !p.settled {
-		answer = c.srv.answer(to.name, answer)
+	var fault *activeFault
+	if to != nil && !p.settled && !p.forgotten {
+		answer, fault = l.faultyAnswer(to.name, answer)
 	}
 	if to != nil && answer.Kind == wire.StateAccepted {
 		answer = to.publish(m)
@@ -193,15 +194,24 @@ func (l *link) complete(p *incoming) {
 	switch {
 	case p.settled || p.forgotten:
 		ses.over.add(p.id)
-	case second:
-		l.tags.add(p.tag)
-		ses.unsettledIn[p.id] = &answered{link: l, tag: p.tag}
-		ses.answer(p.id, &answer, second)
+	case fault != nil:
+		l.answerLate(fault, p, answer, second)
 	default:
-		l.tags.add(p.tag)
-		ses.fresh = append(ses.fresh, answered{link: l, tag: p.tag})
-		ses.over.add(p.id)
-		ses.answer(p.id, &answer, second)
+		l.tell(p, &answer, second)
 	}
-	c.srv.countTransfer(l.address)
+	c.srv.countTransfer(l)
+}
+
+// tell answers a delivery that has come whole.
+func (l *link) tell(p *incoming, answer *wire.State, second bool) {
+	ses := l.ses
+	l.tags.add(p.tag)
+	a := answered{link: l, tag: p.tag}
+	if second {
+		ses.unsettledIn[p.id] = &a
+	} else {
+		ses.fresh = append(ses.fresh, a)
+		ses.over.add(p.id)
+	}
+	ses.answer(p.id, answer, second)
 }

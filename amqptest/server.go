@@ -124,19 +124,20 @@ type Server struct {
 
 	wg sync.WaitGroup // two goroutines per connection, one for URL's listener
 
-	mu         sync.Mutex
-	closed     bool
-	finished   chan struct{} // closed by Close when everything has ended
-	url        string
-	listeners  map[net.Listener]struct{}
-	conns      map[*conn]struct{}
-	connected  uint64 // connections so far
-	nodes      map[string]*node
-	anonymous  *node  // the node of targets without an address
-	dynamics   uint64 // dynamic nodes made so far
-	faults     []*activeFault
-	violations []error         // and what URL could not do
-	waiters    []chan struct{} // of Idle; closed by the server
+	mu        sync.Mutex
+	closed    bool
+	finished  chan struct{} // closed by Close when everything has ended
+	url       string
+	listeners map[net.Listener]struct{}
+	conns     map[*conn]struct{}
+	connected uint64 // connections so far
+	nodes     map[string]*node
+	anonymous *node  // the node of targets without an address
+	dynamics  uint64 // dynamic nodes made so far
+	faulty
+	timers     map[*time.Timer]struct{} // of later
+	violations []error                  // and what URL could not do
+	waiters    []chan struct{}          // of Idle; closed by the server
 
 	// Work that unlock does before it lets go of the mutex.
 	dirty   []*queue   // may have something to deliver
@@ -161,6 +162,7 @@ func NewServer(opts ...*Options) *Server {
 		finished:  make(chan struct{}),
 		listeners: map[net.Listener]struct{}{},
 		conns:     map[*conn]struct{}{},
+		timers:    map[*time.Timer]struct{}{},
 		nodes:     map[string]*node{},
 	}
 	s.anonymous = &node{srv: s, kind: kindAnonymous}
@@ -180,6 +182,8 @@ func (s *Server) Close() error {
 	s.closed = true
 	var listeners []net.Listener
 	if first {
+		s.stopTimers()
+		s.heal()
 		for l := range s.listeners {
 			listeners = append(listeners, l)
 		}

@@ -21,10 +21,11 @@ type session struct {
 	// What the client sends.
 	nextIn      uint32               // transfer-id of its next transfer frame
 	inWindow    uint32               // transfer frames that it may send
+	withheld    *activeFault         // its window
 	incoming    uint32               // delivery-id of its next delivery
 	anyIncoming bool                 // incoming counts
 	firstIn     uint32               // delivery-id of its first delivery
-	unsettledIn map[uint32]*answered // answered, for the client to settle (rcv-settle-mode second)
+	unsettledIn map[uint32]*answered // not settled by us: for the client to settle (rcv-settle-mode second), or by a fault
 	fresh       []answered           // answered, the client has not been told yet
 	answers     answers              // not sent yet
 	creditors   []*link              // owe credit, unless detached since
@@ -65,9 +66,10 @@ func (c *conn) onBegin(channel uint16, body []byte) {
 	}
 	ses := &session{
 		conn: c, in: channel, most: b.HandleMax, links: map[uint32]*link{},
-		nextIn: b.NextOutgoingID, inWindow: opts.Window, outWindow: b.IncomingWindow,
+		nextIn: b.NextOutgoingID, outWindow: b.IncomingWindow,
 		unsettledIn: map[uint32]*answered{}, unsettled: map[uint32]*delivery{},
 	}
+	ses.inWindow = ses.grantedWindow()
 	at := place(&c.channels, ses)
 	if at > int(c.peer.ChannelMax) {
 		c.violatef(ruleChannelMax, "%d sessions, but the client's own channel-max is %d", at+1, c.peer.ChannelMax)
@@ -77,9 +79,10 @@ func (c *conn) onBegin(channel uint16, body []byte) {
 	c.sessions[channel] = ses
 	c.write(ses.out, &wire.Begin{
 		RemoteChannel:  wire.Some(uint32(channel)),
-		NextOutgoingID: ses.nextOut, IncomingWindow: opts.Window, OutgoingWindow: math.MaxInt32,
+		NextOutgoingID: ses.nextOut, IncomingWindow: ses.inWindow, OutgoingWindow: math.MaxInt32,
 		HandleMax: opts.HandleMax,
 	})
+	ses.refuseBegin()
 }
 
 // place puts v at the lowest free index of list and returns the index.
@@ -97,10 +100,16 @@ func place[T any](list *[]*T, v *T) int {
 // onEnd frees the channel, and answers the client's END unless it is an answer.
 func (ses *session) onEnd() {
 	c := ses.conn
+	delete(c.sessions, ses.in)
+	if !ses.ended && c.srv.ignores(ses.subject(), faultIgnoreEnd) {
+		ses.flush()
+		ses.release()
+		ses.ended = true
+		return // the channel on our side stays taken
+	}
 	if !ses.ended {
 		ses.end(nil)
 	}
-	delete(c.sessions, ses.in)
 	c.channels[ses.out] = nil
 }
 
@@ -136,7 +145,7 @@ func (ses *session) flush() {
 	for _, l := range ses.creditors {
 		if l.owesCredit {
 			l.owesCredit = false
-			l.credit = linkCredit
+			l.credit = l.grantedCredit()
 			ses.writeFlow(l, false)
 		}
 	}
@@ -149,7 +158,7 @@ func (ses *session) flush() {
 // writeFlow sends the session's state, with l's unless that is nil. Each one
 // opens the window again.
 func (ses *session) writeFlow(l *link, drain bool) {
-	ses.inWindow = ses.conn.srv.opts.Window
+	ses.inWindow = ses.grantedWindow()
 	ses.owesFlow = false
 	f := wire.Flow{
 		NextIncomingID: wire.Some(ses.nextIn), IncomingWindow: ses.inWindow,
@@ -190,7 +199,7 @@ func (ses *session) onFlow(f *wire.Flow) {
 		c.violatef(ruleHandle, "flow on handle %d, which is not attached", f.Handle.Value)
 		return
 	}
-	if !l.detached {
+	if !l.detached && l.node != nil {
 		l.onFlow(f)
 	}
 }
@@ -209,7 +218,7 @@ func after(a, b uint32) bool { return int32(a-b) > 0 }
 // resume lets deliveries go on that waited for the window or for room.
 func (ses *session) resume() {
 	for _, l := range ses.links {
-		if l.role == wire.RoleSender && !l.detached {
+		if l.role == wire.RoleSender && l.queue != nil && !l.detached {
 			l.proceed()
 			l.queue.touch()
 		}

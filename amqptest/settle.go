@@ -96,6 +96,9 @@ func (ses *session) settle(id uint32, disposition *wire.Disposition) bool {
 		ses.conn.violatef(ruleSettledTwice, "delivery %d is settled already", id)
 		return false
 	}
+	if ses.conn.srv.ignores(d.link.subject(), faultIgnoreDisposition) {
+		return true
+	}
 	delete(ses.unsettled, id)
 	if !state.Terminal() && d.link.defaultOutcome != nil {
 		state = *d.link.defaultOutcome
@@ -117,6 +120,12 @@ func (q *queue) settle(d *delivery, state *wire.State) {
 		MessageID: m.id(), Outcome: outcomeOf(state.Kind), Error: amqpError(state.Error), DeliveryCount: d.count,
 	})
 	q.srv.log.Debug("settled", "address", n.name, "outcome", outcomeOf(state.Kind).String(), "attempt", d.count+1)
+	q.conclude(d, state)
+}
+
+// conclude does with the message of d what its outcome says.
+func (q *queue) conclude(d *delivery, state *wire.State) {
+	m, n := d.message, q.node
 	switch state.Kind {
 	case wire.StateAccepted:
 	case wire.StateRejected:

@@ -114,9 +114,6 @@ func (l *link) find(dynamic bool, asked wire.Map, name string, capabilities []wi
 	if e != nil {
 		return nil, nil, e
 	}
-	if e := s.refusal(name); e != nil {
-		return nil, nil, e
-	}
 	switch {
 	case dynamic:
 		return s.dynamicNode(l, asked, kind)

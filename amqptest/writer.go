@@ -46,6 +46,12 @@ func (c *conn) swap(spare []byte, lastWrite time.Time) (buf []byte, due time.Tim
 	if c.dead {
 		return nil, due, true
 	}
+	if c.hungUp && len(c.out) == 0 {
+		return nil, due, true
+	}
+	if len(c.held) > 0 {
+		return c.swapHeld(spare, lastWrite)
+	}
 	if c.starved && len(c.out) < outRoom {
 		c.starved = false
 		c.resume()
@@ -62,6 +68,7 @@ func (c *conn) swap(spare []byte, lastWrite time.Time) (buf []byte, due time.Tim
 	}
 	buf, c.out = c.out, spare[:0]
 	c.writing = true
+	c.sent += uint64(len(buf))
 	c.drained.Broadcast()
 	if idle := s.opts.IdleTimeout; idle > 0 && c.phase != phaseClosing {
 		_ = c.nc.SetWriteDeadline(now.Add(idle)) // a client that takes nothing meanwhile is lost
@@ -79,9 +86,10 @@ func (c *conn) timers(now, lastWrite time.Time) (due time.Time, end bool) {
 		due = lastWrite.Add(beat)
 		if !now.Before(due) {
 			c.out = append(c.out, emptyFrame...)
+			c.counted(true, emptyFrame)
 		}
 	}
-	if idle := c.srv.opts.IdleTimeout; idle > 0 {
+	if idle := c.srv.opts.IdleTimeout; idle > 0 && !c.deaf() {
 		silent := time.Unix(0, c.lastRead.Load()).Add(idle)
 		if !now.Before(silent) {
 			c.violatef(ruleIdle, "silent for %v", idle)

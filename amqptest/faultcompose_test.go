@@ -1,0 +1,240 @@
+package amqptest
+
+import (
+	"context"
+	"io"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/go-amqp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/amqpflow/amqpflow"
+	"github.com/amqpflow/amqpflow/internal/wire"
+)
+
+func TestSequence_oneFaultAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		require.NoError(t, s.Fault(Sequence(RefuseOpen(amqp.ErrCondNotAllowed, ""), RefuseTCP().Times(2), Together(
+			RefuseAttach("orders", amqp.ErrCondNotFound, ""), RefuseAttach("other", amqp.ErrCondUnauthorizedAccess, ""),
+		)).Times(2)))
+		for range 2 {
+			c, err := tryConn(t, s, nil)
+			require.NoError(t, err)
+			<-c.Done()
+			assert.Equal(t, amqp.ErrCondNotAllowed, conditionOf(t, c.Err()))
+			for range 2 {
+				_, err := s.Dial(t.Context())
+				require.ErrorIs(t, err, syscall.ECONNREFUSED)
+			}
+			ses := connect(t, s, nil)
+			_, err = ses.NewSender(t.Context(), "other", nil)
+			assert.Equal(t, amqp.ErrCondUnauthorizedAccess, conditionOf(t, err))
+			_, err = ses.NewSender(t.Context(), "orders", nil)
+			assert.Equal(t, amqp.ErrCondNotFound, conditionOf(t, err))
+		}
+		require.NoError(t, round(t, s))
+	})
+}
+
+func TestSequence_waitsForWhatGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		c, _ := connectBoth(t, s, &amqp.ConnOptions{IdleTimeout: -1})
+		start := time.Now()
+		require.NoError(t, s.Fault(Sequence(Silence().Delay(time.Minute).For(time.Hour), Close(amqp.ErrCondConnectionForced, ""))))
+		<-c.Done()
+		assert.Equal(t, time.Hour+time.Minute, time.Since(start))
+		assert.Equal(t, amqp.ErrCondConnectionForced, conditionOf(t, c.Err()))
+	})
+}
+
+func TestHeal_endsASequence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		connect(t, s, &amqp.ConnOptions{IdleTimeout: -1})
+		require.NoError(t, s.Fault(Sequence(Silence().For(time.Minute), Close("", "")).Always()))
+		require.NoError(t, s.Fault(Detach("orders", "", "").Delay(time.Minute)))
+		synctest.Wait()
+		s.Heal()
+		time.Sleep(time.Hour)
+		require.NoError(t, round(t, s))
+		synctest.Wait()
+		assert.Len(t, s.conns, 1)
+	})
+}
+
+func TestFault_chanceIsTheSameUnderASeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run := func(seed uint64) (refused []int) {
+			s := newServer(t, nil)
+			require.NoError(t, s.Fault(Answer("orders", amqpflow.Released, nil).Chance(0.3, seed).Always()))
+			snd := sender(t, connect(t, s, nil), "orders", nil)
+			for i := range 200 {
+				receipt, err := snd.SendWithReceipt(t.Context(), text("0"), nil)
+				require.NoError(t, err)
+				state, err := receipt.Wait(t.Context())
+				require.NoError(t, err)
+				if _, released := state.(*amqp.StateReleased); released {
+					refused = append(refused, i)
+				}
+			}
+			return refused
+		}
+		first := run(1)
+		assert.InDelta(t, 60, len(first), 25)
+		assert.Equal(t, first, run(1))
+		assert.NotEqual(t, first, run(2))
+	})
+}
+
+func TestFault_chanceWithEachDelivery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		require.NoError(t, s.Fault(Drop().Chance(0.2, 3).Always()))
+		drops := 0
+		for range 100 {
+			if round(t, s) != nil {
+				drops++
+			}
+		}
+		assert.InDelta(t, 36, drops, 15, "each round has two deliveries")
+	})
+}
+
+func TestFault_countsOnEachConnectionByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		require.NoError(t, s.Fault(Drop().AfterFrames(15).Always()))
+		for range 3 {
+			c, ses := connectBoth(t, s, &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
+			sender(t, ses, "orders", nil)
+			synctest.Wait()
+			select {
+			case <-c.Done():
+				t.Fatal(c.Err())
+			default:
+			}
+			_, err := ses.NewSender(t.Context(), "orders", nil)
+			require.Error(t, err)
+		}
+	})
+}
+
+func TestFault_countsTheFramesOfALink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		require.NoError(t, s.Fault(Detach("orders", amqp.ErrCondDetachForced, "").AfterFrames(4)))
+		ses := connect(t, s, nil)
+		snd, other := sender(t, ses, "orders", nil), sender(t, ses, "other", nil)
+		for range 10 {
+			require.NoError(t, other.Send(t.Context(), text("0"), nil))
+		}
+		// Our attach, our flow and two transfers make four.
+		require.NoError(t, snd.Send(t.Context(), text("0"), nil))
+		require.NoError(t, snd.Send(t.Context(), text("0"), nil))
+		assert.Equal(t, amqp.ErrCondDetachForced, conditionOf(t, snd.Send(t.Context(), text("0"), nil)))
+	})
+}
+
+func TestFault_aimsAtALinkByItsName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		ses := connect(t, s, nil)
+		a, b := sender(t, ses, "orders", &amqp.SenderOptions{Name: "a"}), sender(t, ses, "orders", &amqp.SenderOptions{Name: "b"})
+		require.NoError(t, s.Fault(Detach("orders", "", "").OnLink("a")))
+		require.NoError(t, s.Fault(Drop().OnConnection(2)))
+		synctest.Wait()
+		require.Error(t, a.Send(t.Context(), text("0"), nil))
+		require.NoError(t, b.Send(t.Context(), text("0"), nil))
+		_, err := tryConn(t, s, nil)
+		require.ErrorIs(t, err, io.EOF)
+		require.NoError(t, b.Send(t.Context(), text("0"), nil))
+	})
+}
+
+func TestFault_thatCanNeverHappenIsAnError(t *testing.T) {
+	s := NewServer()
+	for _, c := range []struct {
+		fault Fault
+		want  string
+	}{
+		{Drop().AfterBytes(-1), `after -1 is below 0`},
+		{Drop().Delay(0), `a delay of 0s`},
+		{Silence().For(-time.Second), `a duration of -1s`},
+		{Drop().For(time.Second), `drop, for 1s: it has no duration`},
+		{IgnoreEnd().Delay(time.Second), `it cannot be delayed`},
+		{Drop().Chance(0, 1), `a chance of 0 is not in (0, 1]`},
+		{Drop().Chance(1.5, 1), `a chance of 1.5`},
+		{Drop().AfterFrames(0).Chance(0.5, 1), `a chance needs something to count`},
+		{RefuseTCP().AfterFrames(1), `no frame or byte comes before it`},
+		{RefuseTCP().OnContainer("x"), `it cannot be aimed at a container-id`},
+		{RefuseSASL(1).OnContainer("x"), `it cannot be aimed at a container-id`},
+		{RefuseSASL(0), `sasl code 0 refuses nothing`},
+		{RefuseSASL(5), `sasl code 5`},
+		{RefuseOpen("", "why"), `a description "why" without a condition`},
+		{RefuseOpen("", "").OnSession(1), `it cannot be aimed at a session`},
+		{RefuseBegin("", "").OnLink("x"), `it cannot be aimed at a link`},
+		{IgnoreEnd().OnAddress("x"), `it cannot be aimed at an address`},
+		{IgnoreClose().OnSession(0), `it cannot be aimed at a session`},
+		{Drop().OnConnection(0), `connection 0: the first one is 1`},
+		{Drop().OnContainer(""), `an empty container-id`},
+		{Drop().OnLink(""), `an empty link name`},
+		{Drop().OnAddress(""), `an empty address`},
+		{Drop().OnAddress("queue:"), `queue:`},
+		{TakeBack("orders", amqpflow.Accepted), `outcome accepted does not give a message back`},
+		{TakeBack("orders", amqpflow.Released).OnAddress("other"), `address "other" beside "orders"`},
+		{WriteBytes(nil), `no bytes`},
+		{Drip(0, time.Second), `0 bytes every 1s`},
+		{Together(), `a composition of nothing`},
+		{Sequence(Drop()).After(1), `a composition has only Times and Always`},
+		{Sequence(Drop(), RefuseSASL(0)), `part 2, refuse SASL with code 0: sasl code 0`},
+		{Sequence(Drop().Always(), Drop()), `part 1, drop, always: is never over, so that part 2 never begins`},
+		{Together(Drop().Always()).Times(2), `is never over, so that nothing starts again`},
+	} {
+		err := s.Fault(c.fault)
+		require.ErrorContains(t, err, c.want)
+		require.ErrorContains(t, err, "amqptest: fault: "+c.fault.String()+": ")
+	}
+	require.NoError(t, s.Close())
+	require.ErrorIs(t, s.Fault(Drop()), ErrClosed)
+}
+
+func TestFault_printsItself(t *testing.T) {
+	full := &amqp.Error{Condition: amqp.ErrCondResourceLimitExceeded, Description: "full"}
+	for want, f := range map[string]Fault{
+		`no fault`: {},
+		`detach "orders" with amqp:link:detach-forced "maintenance", after 3, 2 times`: Detach("orders", amqp.ErrCondDetachForced, "maintenance").After(3).Times(2),
+		`answer "orders" with rejected for amqp:resource-limit-exceeded "full"`:        Answer("orders", amqpflow.Rejected, full),
+		`answer "orders" with no state, 1h0m0s later`:                                  Answer("orders", amqpflow.OutcomeNone, nil).Delay(time.Hour),
+		`refuse SASL with code 1, always`:                                              RefuseSASL(wire.SASLAuth).Always(),
+		`silence, after 7 frames, for 1m0s, with chance 0.5 (seed 9), on container "a"`: Silence().AfterFrames(7).For(time.Minute).
+			Chance(0.5, 9).OnContainer("a"),
+		`drip 7 bytes every 1s, after 9 bytes, on connection 1, on session 2, on link "x", on address "a"`: Drip(7, time.Second).
+			AfterBytes(9).OnConnection(1).OnSession(2).OnLink("x").OnAddress("a"),
+		`sequence (write 2 bytes; together (drop; refuse TCP, 3 times)), always`: Sequence(WriteBytes([]byte("ab")),
+			Together(Drop(), RefuseTCP().Times(3))).Always(),
+	} {
+		assert.Equal(t, want, f.String())
+	}
+}
+
+func TestFault_leavesNoTimerBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer()
+		snd := sender(t, connect(t, s, &amqp.ConnOptions{IdleTimeout: -1}), "orders", nil)
+		require.NoError(t, s.Fault(Answer("orders", amqpflow.Accepted, nil).Delay(time.Hour)))
+		require.NoError(t, s.Fault(Silence().After(1).For(24*time.Hour)))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.Error(t, snd.Send(ctx, text("0"), nil))
+		start := time.Now()
+		require.NoError(t, s.Close())
+		assert.LessOrEqual(t, time.Since(start), linger)
+		assert.Empty(t, s.timers)
+	})
+}

@@ -1,0 +1,250 @@
+package amqptest
+
+import (
+	"time"
+
+	"github.com/amqpflow/amqpflow"
+)
+
+// Silence makes every open connection silent in both directions, as a network
+// that has gone: the socket stays, what either side sends does not arrive. When
+// it ends, everything arrives. Closing the socket is seen.
+func Silence() Fault {
+	return Fault{kind: faultSilence, times: 1}
+}
+
+// Mute is Silence in one direction: the client hears nothing. What it sends is
+// handled, up to what the server can hold of its own answers.
+func Mute() Fault {
+	return Fault{kind: faultMute, times: 1}
+}
+
+// Deaf is Silence in one direction: the server hears nothing. It goes on
+// sending what it has to send, heartbeats among it.
+func Deaf() Fault {
+	return Fault{kind: faultDeaf, times: 1}
+}
+
+// StopReading is Deaf without taking what the client sends off the socket: the
+// client's writes block once the socket's buffers are full, which over Dial is
+// with the second write at the latest.
+func StopReading() Fault {
+	return Fault{kind: faultStopReading, times: 1}
+}
+
+// Drip makes every open connection slow: the server writes n bytes at a time,
+// and waits in between.
+func Drip(n int, every time.Duration) Fault {
+	return Fault{kind: faultDrip, size: n, every: every, times: 1}
+}
+
+// WithholdCredit grants a publisher on a link of addr no further credit. What
+// it has it may use. After counts the grants that are made, of which the first
+// comes right after the attach.
+//
+// Spec: 2.6.7.
+func WithholdCredit(addr amqpflow.Address) Fault {
+	return Fault{kind: faultWithholdCredit, addr: addr, times: 1}
+}
+
+// WithholdWindow lets a session's incoming window close: no flow opens it
+// again. After counts the times that it is opened, of which the first is BEGIN:
+// without After that announces a window of 0.
+//
+// Spec: 2.5.6.
+func WithholdWindow() Fault {
+	return Fault{kind: faultWithholdWindow, times: 1}
+}
+
+// heldInput is how many bytes a server that is deaf takes off the socket.
+const heldInput = 1 << 20
+
+// stall is what faults have done to a connection, guarded by the server's
+// mutex.
+type stall struct {
+	sent    uint64 // bytes that the writer has taken so far
+	held    map[*activeFault]struct{}
+	mutedAt uint64 // where what the client hears ends
+	hungUp  bool   // the socket is closed once everything is written
+	woken   bool   // the reader is to look again at what it has
+}
+
+// hold lets f begin on c. The client hears what comes before at.
+func (c *conn) hold(f *activeFault, at uint64) {
+	if c.held == nil {
+		c.held = map[*activeFault]struct{}{}
+	}
+	if !c.muted() {
+		c.mutedAt = at
+	}
+	c.held[f] = struct{}{}
+	c.touch()
+}
+
+// holds says whether a fault of one of kinds goes on on c.
+func (c *conn) holds(kinds ...faultKind) bool {
+	for f := range c.held {
+		for _, kind := range kinds {
+			if f.kind == kind {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (c *conn) muted() bool { return c.holds(faultSilence, faultMute) }
+func (c *conn) deaf() bool  { return c.holds(faultSilence, faultDeaf, faultStopReading) }
+
+// stopped says whether the reader is to take nothing more off the socket.
+func (c *conn) stopped(taken int) bool {
+	return len(c.out) > outLimit || c.holds(faultStopReading) || taken > heldInput && c.deaf()
+}
+
+// lift ends f wherever it goes on.
+func (s *Server) lift(f *activeFault) {
+	for _, c := range s.inOrder() {
+		if _, there := c.held[f]; there {
+			delete(c.held, f)
+			c.rouse()
+		}
+		for _, ses := range c.channels {
+			if ses != nil {
+				ses.lift(f)
+			}
+		}
+	}
+}
+
+// heal lifts everything.
+func (s *Server) heal() {
+	s.healings++
+	clear(s.faults)
+	s.faults = s.faults[:0]
+	for _, c := range s.inOrder() {
+		if len(c.held) > 0 {
+			clear(c.held)
+			c.rouse()
+		}
+		for _, ses := range c.channels {
+			if ses != nil {
+				ses.lift(nil)
+			}
+		}
+	}
+}
+
+// lift ends f on the session and its links; nil stands for any fault.
+func (ses *session) lift(f *activeFault) {
+	if ses.ended {
+		return
+	}
+	if ses.withheld != nil && (f == nil || ses.withheld == f) {
+		ses.withheld = nil
+		ses.owesFlow = true
+		ses.owe()
+	}
+	for _, l := range ses.handles {
+		if l != nil && l.withheld != nil && (f == nil || l.withheld == f) {
+			l.withheld = nil
+			l.oweCredit()
+		}
+	}
+}
+
+// rouse makes the reader and the writer look again.
+func (c *conn) rouse() {
+	c.lastRead.Store(time.Now().UnixNano())
+	c.woken = true
+	_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // fails only on a socket that is closed
+	c.drained.Broadcast()
+	c.touch()
+}
+
+// awoken says whether a read has failed because of rouse.
+func (c *conn) awoken() bool {
+	c.srv.mu.Lock()
+	defer c.srv.mu.Unlock()
+	if !c.woken || c.dead {
+		return false
+	}
+	c.woken = false
+	_ = c.nc.SetReadDeadline(time.Time{})
+	return true
+}
+
+// swapHeld is swap where a fault says how much of c.out may go.
+func (c *conn) swapHeld(spare []byte, lastWrite time.Time) (buf []byte, due time.Time, end bool) {
+	now := time.Now()
+	if c.phase == phaseClosing {
+		if due = c.ending; !now.Before(due) {
+			return nil, due, true
+		}
+	}
+	n := len(c.out)
+	if c.muted() {
+		n = c.before(c.mutedAt)
+	} else if n == 0 {
+		if due, end = c.timers(now, lastWrite); end {
+			return nil, due, true
+		}
+		n = len(c.out)
+	}
+	for f := range c.held {
+		if f.kind != faultDrip || n == 0 {
+			continue
+		}
+		if again := lastWrite.Add(f.every); now.Before(again) {
+			return spare[:0], again, false
+		}
+		n = min(n, f.size)
+	}
+	buf = append(spare[:0], c.out[:n]...)
+	c.out = c.out[:copy(c.out, c.out[n:])]
+	c.sent += uint64(n)
+	c.writing = n > 0
+	c.drained.Broadcast()
+	return buf, due, false
+}
+
+// grantedCredit is the credit that l is granted; no more than it has if a
+// fault withholds it.
+func (l *link) grantedCredit() uint32 {
+	s := l.ses.conn.srv
+	if l.withheld == nil {
+		if l.withheld = s.happens(l.subject(), faultWithholdCredit); l.withheld != nil {
+			s.withhold(l.withheld)
+		}
+	}
+	if l.withheld != nil {
+		return l.credit
+	}
+	return linkCredit
+}
+
+// grantedWindow is the incoming window that the client is told; no more than
+// is left of it if a fault withholds it.
+func (ses *session) grantedWindow() uint32 {
+	s := ses.conn.srv
+	if ses.withheld == nil {
+		if ses.withheld = s.happens(ses.subject(), faultWithholdWindow); ses.withheld != nil {
+			s.withhold(ses.withheld)
+		}
+	}
+	if ses.withheld != nil {
+		return ses.inWindow
+	}
+	return s.opts.Window
+}
+
+// withhold ends what f withholds after its duration.
+func (s *Server) withhold(f *activeFault) {
+	if f.lasts == 0 {
+		s.over(f)
+		return
+	}
+	s.later(f.lasts, func() {
+		s.lift(f)
+		s.over(f)
+	})
+}
