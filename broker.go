@@ -114,7 +114,7 @@ func (b *Broker) Run(ctx context.Context) error {
 }
 
 // Ready returns nil when the connection is open and every subscription is
-// attached, else one error that names everything which is not. A subscription
+// attached or paused, else one error that names everything which is not. A subscription
 // that ended is never ready again. It does no I/O, for a readiness probe.
 func (b *Broker) Ready() error {
 	if b.c == nil {
@@ -128,7 +128,7 @@ func (b *Broker) Ready() error {
 		missing = append(missing, c.notConnectedLocked())
 	}
 	for _, s := range c.subs {
-		if state, err := s.status(); state != Attached {
+		if state, err := s.status(); state != Attached && state != Paused {
 			missing = append(missing, s.notReady(state, err))
 		}
 	}

@@ -115,6 +115,9 @@ func (r *receiving) take(buf []dataplane.Delivery) (brought bool) {
 			clear(ds)
 			r.lanes[i] = ds[:0]
 		}
+		if r.s.paused.Load() {
+			_ = r.s.releaseHeld() // a link that is gone is noticed by run
+		}
 	}
 }
 
@@ -218,9 +221,9 @@ func (r *receiving) refuse(in *dataplane.Delivery, cond amqp.ErrCond, cause erro
 // grant tops the credit up, once half of the window is free. Where that leaves
 // the link without credit, and force says so or somebody waits for deliveries,
 // whatever is free is granted: those that are held for long starve nobody.
-// Nothing is granted once the subscription stops.
+// Nothing is granted while the subscription is paused, and once it stops.
 func (r *receiving) grant(force bool) {
-	if r.s.stopping.Load() {
+	if r.s.stopping.Load() || r.s.paused.Load() {
 		return
 	}
 	if force || r.s.waiting.Load() > 0 {

@@ -12,13 +12,15 @@ const (
 	Attaching
 	// Attached means that deliveries may come.
 	Attached
+	// Paused means that it is attached, and Pause lets no delivery come.
+	Paused
 	// Draining means that it is being shut down.
 	Draining
 	// Ended means that it is over; Err says why.
 	Ended
 )
 
-var stateNames = [...]string{"registered", "attaching", "attached", "draining", "ended"}
+var stateNames = [...]string{"registered", "attaching", "attached", "paused", "draining", "ended"}
 
 // String returns the state in lower case.
 func (s State) String() string {

@@ -31,6 +31,9 @@ type Subscription struct {
 	running   sync.WaitGroup // the workers' goroutines
 	stopping  atomic.Bool    // no delivery begins any more
 	waiting   atomic.Int32   // workers, or a reader, without anything to do
+	paused    atomic.Bool    // between Pause and Resume; changed under mu
+	arranging sync.Mutex     // held by arrange, so that the last one wins
+	releasing sync.Mutex     // held by releaseHeld, so that what is older goes first
 
 	backoff  backoff.Policy
 	holds    holds
@@ -173,6 +176,9 @@ func (s *Subscription) receiving() *receiving {
 // setState changes the state of a subscription that has not ended.
 func (s *Subscription) setState(state State) {
 	s.mu.Lock()
+	if state == Attached && s.paused.Load() {
+		state = Paused
+	}
 	ended := s.state == Ended
 	if !ended {
 		s.state = state
