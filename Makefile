@@ -20,8 +20,8 @@ race: ## The same under the race detector, in random order
 	go test -race -shuffle=on ./...
 
 .PHONY: integration
-integration: ## The behaviour suite and the examples on both real brokers (see make brokers)
-	bash .ci/run examples suite
+integration: ## The behaviour suite, the truth table and the examples on both real brokers (see make brokers)
+	bash .ci/run examples truth suite
 
 .PHONY: bench
 bench: ## Raw go-amqp and amqpflow side by side; PEER=amqp://… for a broker

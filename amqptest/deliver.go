@@ -71,7 +71,7 @@ func (l *link) sendFrame(d *delivery) {
 	}
 	c.out = append(c.out, rest...)
 	wire.EndFrame(c.out, start)
-	c.counted(true, c.out[start:])
+	c.passed(true, false, c.out[start:])
 	c.touch()
 	d.rest = d.rest[len(rest):]
 	d.begun = true

@@ -16,6 +16,7 @@ type dialect struct {
 	properties    wire.Map         // of OPEN
 	offered       []wire.Symbol    // in OPEN
 	dynamicPrefix string           // of the names of dynamic nodes
+	steals        bool             // a second attach under the same name closes the first
 	noAddress     wire.State       // the answer to a message without "to" at the anonymous terminus
 
 	// node returns the node of that name for a link of ours in that role, or
@@ -29,6 +30,7 @@ var generic = &dialect{
 	properties:    wire.Map{{Key: wire.Symbol("product"), Value: containerID}},
 	offered:       []wire.Symbol{capabilityRelay},
 	dynamicPrefix: "amqptest.dynamic.",
+	steals:        true,
 	noAddress:     rejected(amqp.ErrCondPreconditionFailed, "a message without an address for the anonymous terminus"),
 	node:          genericNode,
 }

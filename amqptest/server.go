@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"sync"
+	"testing"
 	"time"
 )
 
@@ -59,6 +60,11 @@ type Options struct {
 	//
 	// Default: 10.
 	MaxDeliveries int
+	// Trace gets a debug record for each frame, with the fields of Frame. It is
+	// called while the server is locked: its handler may not call the server.
+	//
+	// Default: none.
+	Trace *slog.Logger
 	// Logger gets a record for each connection, link and fault.
 	//
 	// Default: discards.
@@ -130,11 +136,15 @@ type Server struct {
 	url       string
 	listeners map[net.Listener]struct{}
 	conns     map[*conn]struct{}
-	connected uint64 // connections so far
+	connected uint64             // connections so far
+	attached  map[linkName]*link // by name, where names are one's own
 	nodes     map[string]*node
 	anonymous *node  // the node of targets without an address
 	dynamics  uint64 // dynamic nodes made so far
 	faulty
+	trace      trace
+	now        time.Time                // of clock; zero: not asked for since lock
+	watched    testing.TB               // shows the frames if it fails
 	timers     map[*time.Timer]struct{} // of later
 	violations []error                  // and what URL could not do
 	waiters    []chan struct{}          // of Idle; closed by the server
@@ -162,6 +172,7 @@ func NewServer(opts ...*Options) *Server {
 		finished:  make(chan struct{}),
 		listeners: map[net.Listener]struct{}{},
 		conns:     map[*conn]struct{}{},
+		attached:  map[linkName]*link{},
 		timers:    map[*time.Timer]struct{}{},
 		nodes:     map[string]*node{},
 	}
@@ -223,7 +234,10 @@ func (s *Server) usable() error {
 	return nil
 }
 
-func (s *Server) lock() { s.mu.Lock() }
+func (s *Server) lock() {
+	s.mu.Lock()
+	s.now = time.Time{}
+}
 
 // unlock brings everything that the caller set going to its end, wakes the
 // writers, and lets go of the mutex.

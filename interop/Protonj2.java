@@ -104,11 +104,24 @@ final class Protonj2 {
                 Message<byte[]> request = Message.create("lamp".getBytes());
                 sender.send(request.messageId("q-0").replyTo(replies.address())).awaitAccepted();
             }
+            answer();
             Delivery reply = next(replies);
             Message<byte[]> message = reply.message();
             check("reply", new String(message.body()), "LAMP");
             check("correlation-id", message.correlationId(), "q-0");
             reply.accept();
+        }
+    }
+
+    private void answer() throws Exception {
+        try (Receiver requests = open("requests", 1)) {
+            Delivery delivery = next(requests);
+            Message<byte[]> request = delivery.message();
+            Message<byte[]> answer = Message.create(new String(request.body()).toUpperCase().getBytes());
+            try (Sender sender = connection.openSender(request.replyTo())) {
+                sender.send(answer.correlationId(request.messageId())).awaitAccepted();
+            }
+            delivery.accept();
         }
     }
 

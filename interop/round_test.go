@@ -52,16 +52,7 @@ func do(ctx context.Context, t *testing.T, argv []string, url string) {
 	assert.Empty(t, stderr.String())
 }
 
-// responder answers what comes to "requests", in capitals.
-func responder(url string) *amqpflow.Broker {
-	b := amqpflow.New(url)
-	amqpflow.SubscribeReply(b, "requests", func(_ context.Context, m *amqpflow.Message[string]) (string, error) {
-		return strings.ToUpper(m.Body), nil
-	})
-	return b
-}
-
-// round serves one client, and a responder beside it.
+// round serves one client.
 func round(t *testing.T, client func(ctx context.Context, url string)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
@@ -71,15 +62,11 @@ func round(t *testing.T, client func(ctx context.Context, url string)) {
 	})
 	defer server.Close()
 
-	b := responder("amqp://" + user + ":" + password + "@localhost")
-	require.NoError(t, server.Connect(ctx, b))
-
 	address, err := url.Parse(server.URL())
 	require.NoError(t, err)
 	address.User = url.UserPassword(user, password)
 	client(ctx, address.String())
 
-	require.NoError(t, b.Shutdown(ctx))
 	checkBroker(ctx, t, server)
 	amqptest.Check(t, server)
 	assert.NoError(t, server.Close())
@@ -88,7 +75,10 @@ func round(t *testing.T, client func(ctx context.Context, url string)) {
 // checkBroker compares what the broker saw of a round.
 func checkBroker(ctx context.Context, t *testing.T, server *amqptest.Server) {
 	t.Helper()
-	require.NoError(t, server.Idle(ctx))
+	require.NoError(t, server.Idle(ctx)) // every queue is empty
+	assert.Equal(t, []string{            // and no dynamic node is left
+		"browsed", "drained", "idle", "large", "outcomes", "redelivered", "requests", "sent",
+	}, server.Nodes())
 	accepted := func(ids ...string) (r []amqptest.Settlement) {
 		for _, id := range ids {
 			r = append(r, amqptest.Settlement{MessageID: id, Outcome: amqpflow.Accepted})

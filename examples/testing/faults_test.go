@@ -1,8 +1,12 @@
 package main
 
 import (
+	"encoding/json"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -23,15 +27,26 @@ func TestService_triesAgainWhenTheInvoiceIsRefused(t *testing.T) {
 	})
 }
 
-func TestService_stopsWithoutLosingAnOrder(t *testing.T) {
+func TestService_finishesTheOrderThatItHasBegun(t *testing.T) {
 	bubble(t, func(t *testing.T, server *amqptest.Server, b *amqpflow.Broker) {
-		put(t, server, Order{ID: "A-4", Item: "lamp", Count: 1})
+		require.NoError(t, server.Fault(amqptest.Answer(invoices, amqpflow.Accepted, nil).Delay(time.Second)))
+		require.NoError(t, server.Put(orders, message(t, Order{ID: "A-4", Item: "lamp", Count: 1})))
+		require.NoError(t, server.Put(orders, message(t, Order{ID: "A-5", Item: "lamp", Count: 1})))
+		synctest.Wait() // the service waits for the answer to its first invoice
 		require.NoError(t, b.Shutdown(t.Context()))
-		put(t, server, Order{ID: "A-5", Item: "lamp", Count: 1})
 
-		assert.Len(t, server.Messages(invoices), 1)
+		written, err := amqptest.Bodies[Invoice](server, invoices)
+		require.NoError(t, err)
+		assert.Equal(t, []Invoice{{Order: "A-4", Total: 1900}}, written)
 		left, err := amqptest.Bodies[Order](server, orders)
 		require.NoError(t, err)
 		assert.Equal(t, []Order{{ID: "A-5", Item: "lamp", Count: 1}}, left)
 	})
+}
+
+func message(t *testing.T, order Order) *amqp.Message {
+	t.Helper()
+	body, err := json.Marshal(order)
+	require.NoError(t, err)
+	return amqp.NewMessage(body)
 }

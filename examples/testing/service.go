@@ -22,21 +22,24 @@ type Invoice struct {
 
 // Service writes an invoice for every order.
 type Service struct {
-	publisher *amqpflow.Publisher
-	invoices  amqpflow.Address
-	prices    map[string]int
+	broker   *amqpflow.Broker
+	invoices amqpflow.Address
+	prices   map[string]int
 }
 
 // NewService wires the service. All it needs is a broker, connected or not.
 func NewService(b *amqpflow.Broker) *Service {
 	s := &Service{
-		publisher: b.Publisher(),
-		invoices:  setting("INVOICES", "invoices"),
-		prices:    map[string]int{"lamp": 1900},
+		broker:   b,
+		invoices: setting("INVOICES", "invoices"),
+		prices:   map[string]int{"lamp": 1900},
 	}
 	amqpflow.Subscribe(b, setting("ORDERS", "orders"), s.invoice)
 	return s
 }
+
+// Healthy is what the service answers its supervisor.
+func (s *Service) Healthy() bool { return s.broker.Ready() == nil }
 
 // setting is what the environment says, as configuration often does.
 func setting(name string, otherwise amqpflow.Address) amqpflow.Address {
@@ -50,5 +53,5 @@ func (s *Service) invoice(ctx context.Context, m *amqpflow.Message[Order]) error
 		return amqpflow.Reject(fmt.Errorf("no price for %q", m.Body.Item))
 	}
 	invoice := Invoice{Order: m.Body.ID, Total: price * m.Body.Count}
-	return s.publisher.Publish(ctx, s.invoices, invoice, &amqpflow.PublishOptions{CorrelationID: m.Body.ID})
+	return s.broker.Publisher().Publish(ctx, s.invoices, invoice, &amqpflow.PublishOptions{CorrelationID: m.Body.ID})
 }

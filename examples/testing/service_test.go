@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -28,8 +26,9 @@ func bubble(t *testing.T, test func(t *testing.T, server *amqptest.Server, b *am
 	synctest.Test(t, func(t *testing.T) {
 		server := amqptest.NewServer()
 		b := amqpflow.New("amqps://shop:secret@broker.example.com")
-		NewService(b)
+		service := NewService(b)
 		require.NoError(t, server.Connect(t.Context(), b))
+		require.True(t, service.Healthy())
 		t.Cleanup(func() {
 			assert.NoError(t, b.Shutdown(context.Background()))
 			amqptest.Check(t, server) // nobody broke a rule of the protocol
@@ -43,9 +42,7 @@ func bubble(t *testing.T, test func(t *testing.T, server *amqptest.Server, b *am
 // which takes no time in a bubble.
 func put(t *testing.T, server *amqptest.Server, order Order) {
 	t.Helper()
-	body, err := json.Marshal(order)
-	require.NoError(t, err)
-	require.NoError(t, server.Put(orders, amqp.NewMessage(body)))
+	require.NoError(t, server.Put(orders, message(t, order)))
 	<-time.After(time.Minute)
 }
 
