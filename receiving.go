@@ -45,14 +45,12 @@ const receiveBatch = 64
 // Started by begin; ends when the link is gone; waited for by the broker's wait
 // group.
 func (r *receiving) run() {
-	var ready <-chan struct{}
-	if !r.s.pulls() {
-		ready = r.link.Ready()
-	}
+	ready := r.watched()
 	for {
 		select {
 		case <-ready:
 			r.grant(!r.collect()) // what came may be for others than who waits
+			ready = r.watched()
 		case <-r.link.Noticed():
 			back := r.takenBack()
 			if len(back) > 0 {
@@ -66,13 +64,23 @@ func (r *receiving) run() {
 			r.grant(true)
 		case done := <-r.swept:
 			r.collect()
-			ready = r.link.Ready() // the workers have stopped
+			ready = r.watched()
 			close(done)
 		case <-r.link.Done():
 			r.s.linkLost(r, r.link.Err())
 			return
 		}
 	}
+}
+
+// watched is what tells run that the link has brought something: nothing where
+// workers collect that, unless nothing may begin, so that they may never come.
+func (r *receiving) watched() <-chan struct{} {
+	s := r.s
+	if s.pulls() && !s.stopping.Load() && !s.paused.Load() {
+		return nil
+	}
+	return r.link.Ready()
 }
 
 // sweep returns once everything that the link has brought is in the inbox, or

@@ -57,7 +57,7 @@ func (s *Subscription) Stats() Stats {
 	for _, w := range s.workers {
 		st.Running += w.busy()
 	}
-	if r := s.receiving(); r != nil {
+	if r := s.receiving(); r != nil && !isClosed(r.link.Done()) {
 		st.Credit, _ = r.link.Credit()
 		queued := r.link.Queued()
 		st.Held += queued
