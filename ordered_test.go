@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,11 +26,11 @@ func TestOrderedRetry_retriesInPlaceWithTheBackoff(t *testing.T) {
 	fullHolds(t)
 	synctest.Test(t, func(t *testing.T) {
 		var calls diary
-		var at []time.Duration
+		var at gathered[time.Duration]
 		started := time.Now()
 		p, b, sub := serve(t, func(_ context.Context, d *amqpflow.Delivery) error {
 			calls.note(d)
-			at = append(at, time.Since(started))
+			at.add(time.Since(started))
 			if string(d.Data()) == "b" && d.Attempt() < 5 {
 				return errors.New("x")
 			}
@@ -45,7 +46,7 @@ func TestOrderedRetry_retriesInPlaceWithTheBackoff(t *testing.T) {
 		<-time.After(10 * time.Second)
 		assert.Equal(t, []string{"a/1", "b/2", "b/3", "b/4", "b/5", "c/1"}, calls.all(), "counted on from the peer's count")
 		ms := time.Millisecond
-		assert.Equal(t, []time.Duration{0, 0, 200 * ms, 600 * ms, 1400 * ms, 1400 * ms}, at)
+		assert.Equal(t, []time.Duration{0, 0, 200 * ms, 600 * ms, 1400 * ms, 1400 * ms}, at.all())
 		accepted := []wire.StateKind{wire.StateAccepted}
 		assert.Equal(t, map[uint32][]wire.StateKind{0: accepted, 1: accepted, 2: accepted}, p.outcomes())
 		shutdown(t, b)
@@ -150,9 +151,12 @@ func TestOrderedRetry_eachAttemptIsAFreshMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeer(t)
 		b := amqpflow.New("amqp://localhost")
+		var mu sync.Mutex // guards the next two
 		var kept []*amqpflow.Message[order]
 		var bodies []order
 		amqpflow.Subscribe(b, "orders", func(_ context.Context, m *amqpflow.Message[order]) error {
+			mu.Lock()
+			defer mu.Unlock()
 			kept = append(kept, m)
 			bodies = append(bodies, m.Body)
 			if len(kept) == 1 {
@@ -165,6 +169,8 @@ func TestOrderedRetry_eachAttemptIsAFreshMessage(t *testing.T) {
 		p.connect(b)
 		p.deliver("orders", data(`{"Item":"lamp"}`))
 		<-time.After(time.Second)
+		mu.Lock()
+		defer mu.Unlock()
 		assert.Equal(t, []order{{Item: "lamp"}, {Item: "lamp"}}, bodies)
 		assert.Equal(t, 1, kept[0].Attempt())
 		assert.Equal(t, 2, kept[1].Attempt())
