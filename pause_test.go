@@ -317,3 +317,45 @@ func TestSubscription_pausesAtRandomLoseNothing(t *testing.T) {
 		})
 	}
 }
+
+// A link that is lost while the subscription is paused, or that is paused while
+// it is lost, comes back without credit.
+func TestSubscription_pauseAcrossALostLink(t *testing.T) {
+	for _, first := range []string{"pause", "loss"} {
+		t.Run(first+" first", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var states gathered[amqpflow.State]
+				p, b, sub := serve(t, accepting, nil, &amqpflow.Options{Observer: &amqpflow.Observer{
+					State: func(_ *amqpflow.Subscription, s amqpflow.State, _ error) { states.add(s) },
+				}})
+				synctest.Wait()
+				l := p.link("orders", wire.RoleReceiver)
+				lose := func() {
+					p.send(l.channel, &wire.Detach{Handle: l.attach.Handle, Closed: true})
+					synctest.Wait()
+				}
+				if first == "loss" {
+					lose()
+				}
+				require.NoError(t, sub.Pause(t.Context()))
+				if first == "pause" {
+					lose()
+				}
+				assert.Equal(t, amqpflow.Attaching, sub.State())
+				flows := len(p.sent(wire.CodeFlow))
+				require.NoError(t, sub.Attached(within(t, 10*time.Second)))
+				quiet()
+				assert.Equal(t, amqpflow.Paused, sub.State())
+				require.NoError(t, b.Ready())
+				assert.NotSame(t, l, p.link("orders", wire.RoleReceiver))
+				assert.Len(t, p.sent(wire.CodeFlow), flows)
+				assert.Equal(t, amqpflow.Paused, states.all()[len(states.all())-1])
+				require.NoError(t, sub.Resume())
+				p.deliver("orders", data("x"))
+				quiet()
+				assert.Equal(t, uint64(1), sub.Stats().Accepted)
+				shutdown(t, b)
+			})
+		})
+	}
+}
