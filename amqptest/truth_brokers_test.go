@@ -117,6 +117,9 @@ func (m *rabbitManager) create(t *testing.T, n node, o queueOptions) {
 	if o.max > 0 {
 		arguments["x-max-length"], arguments["x-overflow"] = int64(o.max), "reject-publish"
 	}
+	if o.drop {
+		arguments["x-overflow"] = "drop-head"
+	}
 	m.request(t, "PUT", n, map[string]any{"durable": true, "arguments": arguments})
 }
 

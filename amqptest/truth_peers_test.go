@@ -38,6 +38,7 @@ type queueOptions struct {
 	dead     bool // keeps what is rejected
 	max      int  // messages; more are rejected
 	block    bool // or get no credit
+	drop     bool // or push out the first
 	expires  bool // for messages with a time to live
 	classic  bool // RabbitMQ's other type of queue
 }

@@ -57,8 +57,13 @@ func dialRaw(t *testing.T, p *peer) *rawClient {
 // openRaw returns a client after SASL and OPEN with a session on channel 0.
 func openRaw(t *testing.T, p *peer) *rawClient {
 	t.Helper()
+	return openRawAs(t, p, unique("truth"))
+}
+
+func openRawAs(t *testing.T, p *peer, container string) *rawClient {
+	t.Helper()
 	r := dialRaw(t, p).authenticated(p)
-	r.send(&wire.Open{ContainerID: unique("truth"), MaxFrameSize: 65536, ChannelMax: 65535, IdleTimeout: 60000})
+	r.send(&wire.Open{ContainerID: container, MaxFrameSize: 65536, ChannelMax: 65535, IdleTimeout: 60000})
 	r.open = *await[wire.Open](r)
 	r.send(&wire.Begin{NextOutgoingID: 0, IncomingWindow: 1000, OutgoingWindow: 1000, HandleMax: 1<<32 - 1})
 	r.begin = *await[wire.Begin](r)

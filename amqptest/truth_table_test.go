@@ -136,6 +136,15 @@ var behaviours = []behaviour{
 	{name: "dead-letter/limit-of-failed", seen: limit(failed), want: want{fake: none, any: "dead letter after 3", generic: none}},
 	{name: "dead-letter/limit-of-modified", seen: limit(modified), want: want{fake: none, any: "comes again and again"}},
 	{name: "dead-letter/limit-of-released", seen: limit(released), want: want{fake: none, any: "comes again and again"}},
+	{name: "durable/closing-detach", seen: durable(byClosingDetach), want: want{any: "detach not-implemented", artemis: "nothing", rabbitmq: "detach invalid-field", fake: "detach not-implemented"}},
+	{name: "durable/detach", seen: durable(byNonClosingDetach), want: want{any: "detach not-implemented", artemis: "a", rabbitmq: "detach invalid-field", fake: "detach not-implemented"}},
+	{name: "durable/end", seen: durable(bySessionEnd), want: want{any: "detach not-implemented", artemis: "a", rabbitmq: "detach invalid-field", fake: "detach not-implemented"}},
+	{name: "message/user-id", seen: ownUser, want: want{any: "accepted"}},
+	{name: "message/user-id-of-another", seen: userOfAnother, want: want{any: "accepted", rabbitmq: "detach unauthorized-access"}},
+	{name: "message/to-of-another", seen: toOfAnother, want: want{any: "a"}},
+	{name: "dead-letter/default-limit", seen: defaultLimit, want: want{any: "10", rabbitmq: "21"}},
+	{name: "queue/full-and-drops", seen: fullAndDrops, want: want{any: "b c", artemis: none}},
+	{name: "queue/browsed-while-held", seen: browsedWhileHeld, want: want{any: "saw b"}},
 
 	// Losing the link with a delivery on it.
 	{name: "loss/closing-detach", seen: lost(byClosingDetach), want: want{any: "a"}},
