@@ -135,6 +135,7 @@ type Server struct {
 	anonymous *node  // the node of targets without an address
 	dynamics  uint64 // dynamic nodes made so far
 	faulty
+	clock      clock
 	timers     map[*time.Timer]struct{} // of later
 	violations []error                  // and what URL could not do
 	waiters    []chan struct{}          // of Idle; closed by the server
