@@ -46,7 +46,7 @@ func blocked(t *testing.T, p *peer) string {
 	n, m := p.full(t, true)
 	r := openRaw(t, p)
 	h := r.sender(n)
-	for range 40 {
+	for range min(40, r.granted) {
 		if s := r.publish(h, m()); s != "accepted" {
 			return s
 		}

@@ -1,6 +1,7 @@
 package amqptest_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -112,7 +113,7 @@ func deadLetterAnnotations(t *testing.T, p *peer) string {
 		keys = append(keys, fmt.Sprint(k))
 	}
 	slices.Sort(keys)
-	return strings.Join(keys, " ")
+	return cmp.Or(strings.Join(keys, " "), "none")
 }
 
 // deadLetter waits for one of n.

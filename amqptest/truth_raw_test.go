@@ -37,6 +37,7 @@ type rawClient struct {
 
 	deliveries uint32            // that were sent
 	received   map[uint32]uint32 // the delivery-count of each receiving link
+	granted    uint32            // to the sending link attached last
 	links      uint32
 }
 
@@ -310,8 +311,8 @@ func (r *rawClient) sender(n node) uint32 {
 	a := r.attach(wire.RoleSender)
 	a.Target = n.target()
 	r.send(a)
-	f := await[wire.Flow](r)
-	require.Positive(r.t, f.LinkCredit.Value)
+	r.granted = await[wire.Flow](r).LinkCredit.Value
+	require.Positive(r.t, r.granted)
 	return a.Handle
 }
 
