@@ -102,7 +102,8 @@ func rejectedIsDead(t *testing.T, p *peer) string {
 	return "dead letter, " + kept
 }
 
-// deadLetterAnnotations are the keys that a broker adds to a dead letter.
+// deadLetterAnnotations are the keys under x-opt that a broker adds to a dead
+// letter.
 func deadLetterAnnotations(t *testing.T, p *peer) string {
 	n := p.queue(t, queueOptions{dead: true})
 	put(t, p, n, text("a"))
@@ -110,7 +111,9 @@ func deadLetterAnnotations(t *testing.T, p *peer) string {
 	r.settle(wire.State{Kind: wire.StateRejected}, r.takeOne(n))
 	var keys []string
 	for k := range deadLetter(t, p, n).Annotations {
-		keys = append(keys, fmt.Sprint(k))
+		if key := fmt.Sprint(k); strings.HasPrefix(key, "x-opt-") {
+			keys = append(keys, key)
+		}
 	}
 	slices.Sort(keys)
 	return cmp.Or(strings.Join(keys, " "), "none")
