@@ -321,12 +321,10 @@ func (c *conn) write(channel uint16, p performative) {
 	}
 	start := len(c.out)
 	c.append(wire.TypeAMQP, channel, p)
-	if size := len(c.out) - start; c.phase == phaseRunning && uint64(size) > uint64(c.peer.MaxFrameSize) {
+	limit := max(c.peer.MaxFrameSize, minMaxFrameSize)
+	if size := len(c.out) - start; c.phase == phaseRunning && uint64(size) > uint64(limit) {
 		c.out = c.out[:start]
-		c.shut(&wire.Error{
-			Condition:   wire.Symbol(amqp.ErrCondFrameSizeTooSmall),
-			Description: fmt.Sprintf("a frame of %d bytes, %d are allowed", size, c.peer.MaxFrameSize),
-		})
+		c.shut(refusal(amqp.ErrCondFrameSizeTooSmall, fmt.Sprintf("a frame of %d bytes, %d are allowed", size, limit)))
 	}
 }
 

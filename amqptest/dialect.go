@@ -17,6 +17,7 @@ type dialect struct {
 	properties    wire.Map         // of OPEN
 	offered       []wire.Symbol    // in OPEN
 	dynamicPrefix string           // of the names of dynamic nodes
+	steals        bool             // a second attach under the same name closes the first
 	noAddress     wire.State       // the answer to a message without "to" at the anonymous terminus
 
 	deadLetter     string // the queue of dead letters by default, "" for none
@@ -48,6 +49,7 @@ var generic = &dialect{
 	properties:     wire.Map{{Key: wire.Symbol("product"), Value: containerID}},
 	offered:        []wire.Symbol{capabilityRelay},
 	dynamicPrefix:  "amqptest.dynamic.",
+	steals:         true,
 	noAddress:      rejected(amqp.ErrCondPreconditionFailed, "a message without an address for the anonymous terminus"),
 	absoluteExpiry: true,
 	reducesTTL:     true,

@@ -92,7 +92,7 @@ func TestFault_neverAnswersADrain(t *testing.T) {
 func TestFault_neverAnswersADetach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, nil)
-		require.NoError(t, s.Fault(IgnoreDetach("orders").OnLink("in")))
+		require.NoError(t, s.Fault(IgnoreDetach("orders").OnLink("in0")))
 		r := dialRaw(t, s).opened()
 		r.send(attachReceiver(0), &wire.Detach{Handle: 0, Closed: true}, attachReceiver(0))
 		var a wire.Attach

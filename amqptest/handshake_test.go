@@ -1,6 +1,7 @@
 package amqptest
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -139,5 +140,20 @@ func TestServer_findsASilentClientAtIdleTimeout(t *testing.T) {
 		require.NotNil(t, c.Error)
 		assert.EqualValues(t, amqp.ErrCondResourceLimitExceeded, c.Error.Condition)
 		assertBroke(t, s.Close(), ruleIdle)
+	})
+}
+
+func TestServer_closesWhereTheClientTakesNoFrameThatIsLargeEnough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil) // it is nobody's fault
+		r := dialRaw(t, s)
+		r.header(wire.ProtoAMQP)
+		a := attachSender(0)
+		a.Name = strings.Repeat("n", 1000)
+		r.send(&wire.Open{ContainerID: "raw", MaxFrameSize: 512}, &wire.Begin{}, a)
+		e := r.closed()
+		require.NotNil(t, e)
+		assert.EqualValues(t, amqp.ErrCondFrameSizeTooSmall, e.Condition)
+		assert.LessOrEqual(t, r.largest, uint32(512))
 	})
 }

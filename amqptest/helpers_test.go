@@ -246,14 +246,14 @@ func (r *raw) receiving(credit uint32) *raw {
 
 func attachSender(handle uint32) *wire.Attach {
 	return &wire.Attach{
-		Name: "out", Handle: handle, Role: wire.RoleSender, SndSettleMode: 2,
+		Name: "out" + strconv.Itoa(int(handle)), Handle: handle, Role: wire.RoleSender, SndSettleMode: 2,
 		Source: &wire.Source{}, Target: &wire.Target{Address: "orders", HasAddress: true}, InitialDeliveryCount: wire.Some(0),
 	}
 }
 
 func attachReceiver(handle uint32) *wire.Attach {
 	return &wire.Attach{
-		Name: "in", Handle: handle, Role: wire.RoleReceiver, SndSettleMode: 2,
+		Name: "in" + strconv.Itoa(int(handle)), Handle: handle, Role: wire.RoleReceiver, SndSettleMode: 2,
 		Source: &wire.Source{Address: "orders", HasAddress: true}, Target: &wire.Target{},
 	}
 }

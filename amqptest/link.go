@@ -106,6 +106,8 @@ func (l *link) accept(a *wire.Attach) {
 	} else {
 		reply.Source, reply.Target = a.Source, l.target
 	}
+	l.steal()
+	reply.Unsettled = l.resume(a)
 	l.ses.conn.write(l.ses.out, reply)
 	if l.role == wire.RoleSender {
 		l.queue.touch()
@@ -171,7 +173,11 @@ func (ses *session) onDetach(d *wire.Detach) {
 		return
 	}
 	ses.flush()
-	l.release()
+	if l.detached || d.Closed || d.Error != nil {
+		l.release()
+	} else {
+		l.suspend()
+	}
 	delete(ses.links, d.Handle)
 	if !l.detached && l.node != nil && ses.conn.srv.ignores(l.subject(), faultIgnoreDetach) {
 		return // its handle on our side stays taken
@@ -189,12 +195,30 @@ func (l *link) release() {
 	if l.node == nil || l.released {
 		return
 	}
-	l.released = true
-	l.current, l.owesCredit = nil, false
 	if l.role == wire.RoleSender {
 		l.giveBack()
+	} else {
+		l.forgetAnswered()
 	}
+	l.leave()
+}
+
+// leave takes the link off its node.
+func (l *link) leave() {
+	l.released = true
+	l.current, l.owesCredit = nil, false
+	l.forgetName()
 	l.node.leave(l)
+}
+
+// forgetAnswered lets go of what the publisher has not settled.
+func (l *link) forgetAnswered() {
+	for id, in := range l.ses.unsettledIn {
+		if in.link == l {
+			delete(l.ses.unsettledIn, id)
+			l.ses.over.add(id)
+		}
+	}
 }
 
 // giveBack returns what the consumer has not settled.

@@ -74,6 +74,9 @@ func (l *link) assemble(t *wire.Transfer) {
 	l.topUp()
 	if t.Aborted || p.resumed {
 		l.ses.over.add(p.id)
+		if p.resumed {
+			l.settleResumed(p)
+		}
 		return
 	}
 	if p.payload == nil {
@@ -95,7 +98,7 @@ func (l *link) begin(t *wire.Transfer) *incoming {
 		c.violatef(ruleFirstTransfer, "link %q: a first transfer without delivery-tag (delivery-id %d)", l.name, id)
 	case len(t.DeliveryTag) > maxDeliveryTag:
 		c.violatef(ruleDeliveryTag, "link %q: a delivery-tag of %d bytes (delivery-id %d)", l.name, len(t.DeliveryTag), id)
-	case !t.Settled && l.tags.has(t.DeliveryTag):
+	case !t.Settled && !t.Resume && l.tags.has(t.DeliveryTag):
 		c.violatef(ruleDeliveryTag, "link %q: delivery %d has the tag %x of an unsettled one", l.name, id, t.DeliveryTag)
 	case !t.MessageFormat.Set:
 		c.violatef(ruleFirstTransfer, "link %q: a first transfer without message-format (delivery-id %d)", l.name, id)

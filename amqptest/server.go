@@ -130,7 +130,8 @@ type Server struct {
 	url       string
 	listeners map[net.Listener]struct{}
 	conns     map[*conn]struct{}
-	connected uint64 // connections so far
+	connected uint64             // connections so far
+	attached  map[linkName]*link // by name, where names are one's own
 	nodes     map[string]*node
 	anonymous *node  // the node of targets without an address
 	dynamics  uint64 // dynamic nodes made so far
@@ -163,6 +164,7 @@ func NewServer(opts ...*Options) *Server {
 		finished:  make(chan struct{}),
 		listeners: map[net.Listener]struct{}{},
 		conns:     map[*conn]struct{}{},
+		attached:  map[linkName]*link{},
 		timers:    map[*time.Timer]struct{}{},
 		nodes:     map[string]*node{},
 	}

@@ -128,6 +128,12 @@ func (ses *session) release() {
 		l.release()
 		l.partial = nil
 	}
+	for _, d := range ses.unsettled { // of suspended links
+		if !d.link.browses {
+			d.link.queue.giveBack(d.message)
+		}
+	}
+	clear(ses.unsettled)
 	clear(ses.unsettledIn)
 }
 

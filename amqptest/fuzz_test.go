@@ -1,0 +1,290 @@
+package amqptest
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/amqpflow/amqpflow/internal/wire"
+)
+
+// deaf is the socket of a connection that nobody reads or writes.
+type deaf struct{ net.Conn }
+
+func (deaf) RemoteAddr() net.Addr             { return nil }
+func (deaf) SetWriteDeadline(time.Time) error { return nil }
+func (deaf) Close() error                     { return nil }
+
+// still is a server with one connection and no goroutine: what the client
+// sends is handed to it, and what it sends is kept.
+type still struct {
+	s     *Server
+	c     *conn
+	buf   []byte // received, and not consumed yet
+	spare []byte
+	out   []byte // everything that the server has sent
+}
+
+func newStill(reads ...[]byte) *still {
+	s := NewServer(&Options{MaxFrameSize: 1 << 16, ChannelMax: 3, HandleMax: 5, Window: 8, External: func(identity string, _ net.Conn) error {
+		if identity == "nobody" {
+			return errors.New("refused")
+		}
+		return nil
+	}})
+	c := newConn(s, deaf{})
+	s.conns[c] = struct{}{}
+	st := &still{s: s, c: c}
+	for _, b := range reads {
+		st.receive(b)
+	}
+	return st
+}
+
+// receive hands b to the connection as one read, and writes what it has to say.
+func (st *still) receive(b []byte) {
+	st.buf = append(st.buf, b...)
+	st.buf = st.buf[st.c.consume(st.buf):]
+	for {
+		buf, _, end := st.c.swap(st.spare, time.Now())
+		if end || len(buf) == 0 {
+			return
+		}
+		st.out = append(st.out, buf...)
+		st.spare = buf
+	}
+}
+
+// conversation is what a client sends, in phases.
+func conversation() (phases [][]byte) {
+	var b []byte
+	add := func(parts ...[]byte) { b = append(b, bytes.Join(parts, nil)...) }
+	phase := func() { phases, b = append(phases, b), nil }
+	header := func(id wire.ProtoID) []byte { h := wire.ProtocolHeader(id); return h[:] }
+	amqp := func(ps ...performative) {
+		for _, p := range ps {
+			add(frameOf(wire.TypeAMQP, 0, p, nil))
+		}
+	}
+	add(header(wire.ProtoSASL), frameOf(wire.TypeSASL, 0, &wire.SASLInit{Mechanism: mechanismExternal, InitialResponse: []byte("me")}, nil))
+	phase()
+	add(header(wire.ProtoAMQP))
+	phase()
+	amqp(&wire.Open{ContainerID: "fuzz", MaxFrameSize: 1024, ChannelMax: 3, IdleTimeout: 1000})
+	phase()
+	amqp(&wire.Begin{IncomingWindow: 6, OutgoingWindow: 100, HandleMax: 5})
+	phase()
+	out, in, second := attachSender(0), attachReceiver(1), attachSender(2)
+	second.Name, second.RcvSettleMode = "second", rcvSecond
+	amqp(out, second)
+	phase()
+	delivery, more := first(0), first(1)
+	more.More = true
+	add(frameOf(wire.TypeAMQP, 0, &delivery, hello), frameOf(wire.TypeAMQP, 0, &more, hello),
+		frameOf(wire.TypeAMQP, 0, &wire.Transfer{}, nil))
+	answered := first(2)
+	answered.Handle = 2
+	add(frameOf(wire.TypeAMQP, 0, &answered, hello))
+	phase()
+	credit := linkFlow(3)
+	credit.Handle, credit.NextOutgoingID, credit.IncomingWindow = wire.Some(1), 4, 6
+	amqp(in, credit)
+	phase()
+	return phases
+}
+
+// tails are what a client may send last.
+func tails() [][]byte {
+	var tails [][]byte
+	for _, p := range []performative{
+		&wire.Open{ContainerID: "again", MaxFrameSize: 512},
+		&wire.Begin{},
+		&wire.End{},
+		&wire.Close{Error: &wire.Error{Condition: "amqp:internal-error", Description: "why"}},
+		attachSender(3), attachReceiver(3),
+		&wire.Attach{
+			Name: "in", Handle: 4, Role: wire.RoleReceiver, Unsettled: wire.Map{{Key: []byte{0, 0, 0, 0}}},
+			Source: &wire.Source{Address: "orders", HasAddress: true, Outcomes: []wire.Symbol{"amqp:accepted:list"}, DistributionMode: "copy"},
+			Target: &wire.Target{ExpiryPolicy: wire.ExpireNever},
+		},
+		&wire.Attach{Name: "dynamic", Handle: 4, Role: wire.RoleReceiver, Source: &wire.Source{Dynamic: true}, Target: &wire.Target{}},
+		&wire.Attach{Name: "t", Handle: 4, Coordinator: &wire.Coordinator{}, InitialDeliveryCount: wire.Some(1<<32 - 1)},
+		&wire.Detach{Handle: 1, Closed: true}, &wire.Detach{Handle: 1},
+		&wire.Flow{NextIncomingID: wire.Some(0), IncomingWindow: 1 << 31, NextOutgoingID: 4, Echo: true},
+		&wire.Flow{
+			NextIncomingID: wire.Some(3), IncomingWindow: 100, NextOutgoingID: 4, Handle: wire.Some(1),
+			DeliveryCount: wire.Some(2), LinkCredit: wire.Some(1000), Drain: true, Echo: true,
+		},
+		&wire.Disposition{Role: wire.RoleReceiver, Last: 1, Settled: true, State: wire.State{Kind: wire.StateAccepted}},
+		&wire.Disposition{Role: wire.RoleReceiver, State: wire.State{Kind: wire.StateRejected, Error: &wire.Error{Condition: "a:b"}}},
+		&wire.Disposition{Role: wire.RoleReceiver, Settled: true, State: wire.State{
+			Kind: wire.StateModified, DeliveryFailed: true, UndeliverableHere: true, Annotations: wire.Map{{Key: wire.Symbol("x-a"), Value: "b"}},
+		}},
+		&wire.Disposition{Role: wire.RoleSender, First: 2, Last: 2, Settled: true},
+		&wire.Transfer{DeliveryID: wire.Some(3), DeliveryTag: []byte("t"), MessageFormat: wire.Some(0), More: true},
+		&wire.Transfer{DeliveryID: wire.Some(3), DeliveryTag: []byte("t"), MessageFormat: wire.Some(7), Settled: true},
+		&wire.Transfer{DeliveryID: wire.Some(3), DeliveryTag: []byte("t"), MessageFormat: wire.Some(0), Aborted: true},
+	} {
+		tails = append(tails, frameOf(wire.TypeAMQP, 0, p, hello))
+		tails = append(tails, frameOf(wire.TypeAMQP, 0, p, nil))
+	}
+	return append(tails, emptyFrame, []byte("AMQP\x02\x01\x00\x00"), nil)
+}
+
+// framed makes frames on channel 0 of data: a length in one octet, and as much
+// of a body, again and again.
+func framed(data []byte) (b []byte) {
+	for len(data) > 0 {
+		n := min(int(data[0]), len(data)-1)
+		start := len(b)
+		b = wire.BeginFrame(b, wire.TypeAMQP, 0)
+		b = append(b, data[1:1+n]...)
+		wire.EndFrame(b, start)
+		data = data[1+n:]
+	}
+	return b
+}
+
+// Whatever a client sends, in whichever phase and whatever pieces: it gets
+// well-formed frames that it takes, no more than in proportion, and when it is
+// gone nothing of it is left.
+func FuzzServerConnection(f *testing.F) {
+	phases := conversation()
+	const isFramed, isCut = 1 << 6, 1 << 7
+	for i, next := range phases {
+		f.Add(byte(i), next)
+		f.Add(byte(i)|isCut, next)
+	}
+	for _, tail := range tails() {
+		f.Add(byte(len(phases)), tail)
+		if len(tail) > 8 {
+			body := tail[8:]
+			f.Add(byte(len(phases))|isFramed, append([]byte{byte(len(body))}, body...))
+		}
+	}
+	f.Fuzz(func(t *testing.T, mode byte, data []byte) {
+		st := newStill(phases[:int(mode&(isFramed-1))%(len(phases)+1)]...)
+		st.put(fuzzed)
+		if mode&isFramed != 0 {
+			data = framed(data)
+		}
+		if mode&isCut != 0 {
+			for i := range data {
+				st.receive(data[i : i+1])
+			}
+		} else {
+			st.receive(data)
+		}
+		st.c.lost(io.EOF)
+		require.Empty(t, st.s.conns)
+		require.Empty(t, st.s.attached)
+		for _, n := range st.s.nodes {
+			require.Empty(t, n.links)
+		}
+		require.LessOrEqual(t, len(st.out), 1<<16+64*len(data))
+		wellFormed(t, st.out, max(minMaxFrameSize, st.c.peer.MaxFrameSize))
+	})
+}
+
+// fuzzed is what waits in the queue, the last one larger than the client's frames.
+var fuzzed = func() []*message {
+	ms, err := (&Server{dialect: generic}).encode(append(numbered(2), text(string(make([]byte, 1200)))))
+	if err != nil {
+		panic(err)
+	}
+	return ms
+}()
+
+// put is Put of copies.
+func (st *still) put(ms []*message) {
+	st.s.lock()
+	defer st.s.unlock()
+	n, e := st.s.node("orders", kindQueue)
+	if e != nil {
+		panic(e)
+	}
+	for _, m := range ms {
+		m := *m
+		n.publish(&m)
+	}
+}
+
+// wellFormed fails unless b is what the server may send to a client that takes
+// frames of at most largest bytes.
+func wellFormed(t *testing.T, b []byte, largest uint32) {
+	for len(b) > 0 {
+		if id, err := wire.ParseProtocolHeader(b); err == nil {
+			require.NotEqual(t, wire.ProtoTLS, id)
+			b = b[8:]
+			continue
+		}
+		h, err := wire.ParseFrameHeader(b)
+		require.NoError(t, err)
+		require.LessOrEqual(t, int(h.Size), len(b))
+		body := b[8:h.Size]
+		b = b[h.Size:]
+		if len(body) == 0 {
+			continue
+		}
+		code, _, err := wire.PeekDescriptor(body)
+		require.NoError(t, err)
+		_, err = wire.Check(body)
+		require.NoError(t, err)
+		require.LessOrEqual(t, h.Size, largest)
+		p := decoder(code)
+		require.NotNil(t, p, performativeName(code))
+		require.NoError(t, p.Decode(body))
+	}
+}
+
+func decoder(code uint64) interface{ Decode(body []byte) error } {
+	switch code {
+	case wire.CodeOpen:
+		return new(wire.Open)
+	case wire.CodeBegin:
+		return new(wire.Begin)
+	case wire.CodeAttach:
+		return new(wire.Attach)
+	case wire.CodeFlow:
+		return new(wire.Flow)
+	case wire.CodeTransfer:
+		return new(wire.Transfer)
+	case wire.CodeDisposition:
+		return new(wire.Disposition)
+	case wire.CodeDetach:
+		return new(wire.Detach)
+	case wire.CodeEnd:
+		return new(wire.End)
+	case wire.CodeClose:
+		return new(wire.Close)
+	case wire.CodeSASLMechanisms:
+		return new(wire.SASLMechanisms)
+	case wire.CodeSASLOutcome:
+		return new(wire.SASLOutcome)
+	default:
+		return nil
+	}
+}
+
+func TestConversation_breaksNoRule(t *testing.T) {
+	st := newStill(conversation()...)
+	st.put(fuzzed)
+	st.receive(nil)
+	require.NoError(t, errors.Join(st.s.violations...))
+	wellFormed(t, st.out, 1024)
+	require.Equal(t, 3, st.s.Unsettled("orders"))
+}
+
+func BenchmarkStill(b *testing.B) {
+	phases := conversation()
+	for b.Loop() {
+		st := newStill(phases...)
+		st.put(fuzzed)
+		st.c.lost(io.EOF)
+	}
+}
