@@ -26,7 +26,7 @@ func (w *worker) gather() {
 			return
 		}
 		if n == 0 {
-			w.idle()
+			s.await(w.in, nil)
 			continue
 		}
 		left := time.Until(came.Add(s.opts.BatchWait))

@@ -10,7 +10,7 @@ import (
 // The path of one delivery, from the socket to its disposition:
 //
 //	dataplane.Conn          the connection's one reader: frames become deliveries, each payload copied once
-//	└ receiving.run         one goroutine a link: takes deliveries, refuses what no handler may see
+//	└ receiving.collect     by a worker that waits, or by the link's goroutine: takes deliveries, refuses what no handler may see
 //	  ├ receiving.read      finds the sections; the body and the headers are slices of the payload
 //	  └ inbox               one, or one a lane; bounded by the link's credit
 //	    └ worker.run        one loop, n workers on one inbox, or n lanes
@@ -87,20 +87,9 @@ func (w *worker) wait() (ds []*Delivery, ctx context.Context, more bool) {
 		return w.nextBatch()
 	}
 	if ds, ctx, more = w.next(); len(ds) == 0 && more {
-		w.idle()
+		w.s.await(w.in, nil)
 	}
 	return ds, ctx, more
-}
-
-// idle waits for news of the inbox. Meanwhile it counts as waiting, so that a
-// window in which everything is held for long does not stay without credit.
-func (w *worker) idle() {
-	w.s.waiting.Add(1)
-	defer w.s.waiting.Add(-1)
-	if r := w.s.receiving(); r != nil { // not w.link: its lane may have had none yet
-		r.grant(true)
-	}
-	<-w.in.ready
 }
 
 // next makes the inbox's oldest deliveries the worker's current ones, and

@@ -29,11 +29,17 @@ func (in *inbox) close() {
 
 func (in *inbox) signal() { signal(in.ready) }
 
+// push appends deliveries of one link, unless that is lost: purge may have been
+// called for it.
 func (in *inbox) push(ds []*Delivery) {
 	if len(ds) == 0 {
 		return
 	}
 	in.mu.Lock()
+	if isClosed(ds[0].from.link.Done()) {
+		in.mu.Unlock()
+		return
+	}
 	if in.head > 0 && len(in.items)+len(ds) > cap(in.items) {
 		n := copy(in.items, in.items[in.head:])
 		clear(in.items[n:])

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,32 +29,44 @@ type receiving struct {
 	left  atomic.Bool        // it counts towards its session no more
 	begun bool               // run is under way; the subscription's lock guards it
 	swept chan chan struct{} // sweep sends, run receives and closes what it got
-	lanes [][]*Delivery      // run's alone: what one turn brings to each inbox
+
+	collecting sync.Mutex // held by who collects; it guards these
+	buf        [receiveBatch]dataplane.Delivery
+	lanes      [][]*Delivery // what one turn brings to each inbox
+	turn       int           // the lane of the next delivery without a key
 }
 
 // receiveBatch is how many deliveries one turn takes from the link.
 const receiveBatch = 64
 
-// run takes what the link brings to the subscription's inbox.
+// run watches over the link. It collects what the link brings, unless workers do
+// that themselves, which saves a goroutine on the way of a delivery.
 //
-// Started by attach; ends when the link is gone; waited for by the broker's
-// wait group; alone in taking deliveries from the link.
+// Started by begin; ends when the link is gone; waited for by the broker's wait
+// group.
 func (r *receiving) run() {
-	buf := make([]dataplane.Delivery, receiveBatch)
+	var ready <-chan struct{}
+	if !r.s.pulls() {
+		ready = r.link.Ready()
+	}
 	for {
 		select {
-		case <-r.link.Wait():
-			back := r.takenBack() // before take, which brings whatever they are about
-			brought := r.take(buf)
+		case <-ready:
+			r.grant(!r.collect()) // what came may be for others than who waits
+		case <-r.link.Noticed():
+			back := r.takenBack()
+			if len(back) > 0 {
+				r.collect() // what they are about may be among it
+			}
 			for _, id := range back {
 				r.s.takenBack(r, id)
 			}
-			r.s.reader.settled() // refused, or taken back
-			// What came may be for others than who waits, and an aborted delivery
-			// uses credit up that nobody settles.
-			r.grant(!brought)
+			r.s.reader.settled()
+			// An aborted delivery uses credit up that nobody settles.
+			r.grant(true)
 		case done := <-r.swept:
-			r.take(buf)
+			r.collect()
+			ready = r.link.Ready() // the workers have stopped
 			close(done)
 		case <-r.link.Done():
 			r.s.linkLost(r, r.link.Err())
@@ -88,13 +101,15 @@ func (r *receiving) sweep(ctx context.Context) {
 	}
 }
 
-// take moves what the link has brought to the inboxes, and says whether that
+// collect moves what the link has brought to the inboxes, and says whether that
 // was anything.
-func (r *receiving) take(buf []dataplane.Delivery) (brought bool) {
+func (r *receiving) collect() (brought bool) {
+	r.collecting.Lock()
+	defer r.collecting.Unlock()
 	for {
-		n := r.link.Deliveries(buf)
+		n := r.link.Deliveries(r.buf[:])
 		if n == 0 {
-			return brought
+			break
 		}
 		brought = true
 		r.s.received.Add(uint64(n))
@@ -102,32 +117,37 @@ func (r *receiving) take(buf []dataplane.Delivery) (brought bool) {
 		if r.s.prepare != nil {
 			came = time.Since(processStart)
 		}
-		for i := range buf[:n] {
-			if d := r.read(&buf[i]); d != nil {
+		for i := range r.buf[:n] {
+			if d := r.read(&r.buf[i]); d != nil {
 				d.at = came
-				lane := r.s.lane(d)
+				lane := r.lane(d)
 				r.lanes[lane] = append(r.lanes[lane], d)
 			}
 		}
-		clear(buf[:n])
+		clear(r.buf[:n])
 		for i, ds := range r.lanes {
 			r.s.inboxes[i].push(ds)
 			clear(ds)
 			r.lanes[i] = ds[:0]
 		}
 	}
+	if brought {
+		r.s.reader.settled() // some may have been refused
+	}
+	return brought
 }
 
 // lane returns the index of a delivery's inbox.
-func (s *Subscription) lane(d *Delivery) int {
-	if len(s.inboxes) == 1 {
+func (r *receiving) lane(d *Delivery) int {
+	n := len(r.s.inboxes)
+	if n == 1 {
 		return 0
 	}
-	if key := s.partition(d); key != "" {
-		return int(maphash.String(laneSeed, key) % uint64(len(s.inboxes)))
+	if key := r.s.partition(d); key != "" {
+		return int(maphash.String(laneSeed, key) % uint64(n))
 	}
-	s.turn = (s.turn + 1) % len(s.inboxes)
-	return s.turn
+	r.turn = (r.turn + 1) % n
+	return r.turn
 }
 
 var laneSeed = maphash.MakeSeed()

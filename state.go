@@ -57,6 +57,9 @@ func (s *Subscription) Stats() Stats {
 	}
 	if r := s.receiving(); r != nil {
 		st.Credit, _ = r.link.Credit()
+		queued := r.link.Queued()
+		st.Held += queued
+		st.Received += uint64(queued)
 	}
 	return st
 }

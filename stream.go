@@ -133,20 +133,7 @@ func (r *reader) next(ctx context.Context) (*Delivery, error) {
 		case closed:
 			return nil, r.s.Err()
 		}
-		r.wait(ctx, in)
-	}
-}
-
-// wait waits for news of the inbox, as worker.idle.
-func (r *reader) wait(ctx context.Context, in *inbox) {
-	r.s.waiting.Add(1)
-	defer r.s.waiting.Add(-1)
-	if link := r.s.receiving(); link != nil {
-		link.grant(true)
-	}
-	select {
-	case <-in.ready:
-	case <-ctx.Done():
+		r.s.await(in, ctx.Done())
 	}
 }
 

@@ -25,7 +25,6 @@ type Subscription struct {
 	reader      *reader               // of a Stream
 
 	inboxes   []*inbox // one, or one a lane
-	turn      int      // the receive goroutine's alone: the lane of the next delivery without a key
 	workers   []*worker
 	gathering chan struct{}  // capacity 1: held by the worker that waits for a batch
 	running   sync.WaitGroup // the workers' goroutines
@@ -46,6 +45,7 @@ type Subscription struct {
 	answered chan struct{} // closed when the attach has an answer, or the subscription ended
 	done     chan struct{} // closed when it ended
 	link     *receiving    // nil unless attached
+	relinked chan struct{} // closed and replaced when link changes
 	closing  *stop         // Close or Shutdown of it, once called
 }
 
@@ -64,7 +64,7 @@ func (b *Broker) register(addr Address, opts SubscribeOptions, k kind) *Subscrip
 	}
 	s := &Subscription{
 		c: b.c, addr: addr, node: node, opts: o, codecs: b.c.codecs, invalid: errors.Join(bad...),
-		answered: make(chan struct{}), done: make(chan struct{}), gathering: make(chan struct{}, 1),
+		answered: make(chan struct{}), done: make(chan struct{}), relinked: make(chan struct{}), gathering: make(chan struct{}, 1),
 	}
 	if o.Codec != nil {
 		s.codecs = codecs{o.Codec}
@@ -170,6 +170,49 @@ func (s *Subscription) receiving() *receiving {
 	return s.link
 }
 
+// relinkLocked changes the link, and tells those who wait for its deliveries.
+func (s *Subscription) relinkLocked(r *receiving) {
+	s.link = r
+	close(s.relinked)
+	s.relinked = make(chan struct{})
+}
+
+// pulls reports whether a worker that waits for deliveries collects them from the
+// link by itself. With lanes it does not, lest it hangs in the function that finds
+// keys, nor with batches, whose time begins when the first delivery comes; and
+// nobody may range over a Stream.
+func (s *Subscription) pulls() bool {
+	return len(s.inboxes) == 1 && s.prepare == nil && s.reader == nil
+}
+
+// await waits for news of the inbox or the link, or until giveUp is closed.
+// Meanwhile the caller counts as waiting, so that a window in which everything is
+// held for long does not stay without credit.
+func (s *Subscription) await(in *inbox, giveUp <-chan struct{}) {
+	s.mu.Lock()
+	r, relinked := s.link, s.relinked
+	s.mu.Unlock()
+	var ready <-chan struct{}
+	if r != nil && s.pulls() {
+		if r.collect() {
+			return
+		}
+		ready = r.link.Ready()
+	}
+	s.waiting.Add(1)
+	defer s.waiting.Add(-1)
+	if r != nil {
+		r.grant(true)
+	}
+	select {
+	case <-in.ready:
+	case <-ready:
+		r.collect()
+	case <-relinked:
+	case <-giveUp:
+	}
+}
+
 // setState changes the state of a subscription that has not ended.
 func (s *Subscription) setState(state State) {
 	s.mu.Lock()
@@ -196,7 +239,7 @@ func (s *Subscription) attach(conn *connection) error {
 	s.mu.Lock()
 	unwanted := s.closing != nil || s.state == Ended
 	if !unwanted {
-		s.link = r
+		s.relinkLocked(r)
 	}
 	s.mu.Unlock()
 	if unwanted { // which is no fault of the attach
@@ -250,7 +293,7 @@ func (s *Subscription) attachLater(conn *connection) {
 // failed.
 func (s *Subscription) detached() {
 	s.mu.Lock()
-	s.link = nil
+	s.relinkLocked(nil)
 	s.mu.Unlock()
 	s.setState(Registered)
 }

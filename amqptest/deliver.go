@@ -2,6 +2,9 @@ package amqptest
 
 import (
 	"encoding/binary"
+	"fmt"
+
+	"github.com/Azure/go-amqp"
 
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
@@ -18,7 +21,17 @@ type delivery struct {
 
 // ready says whether the consumer may be given a message.
 func (l *link) ready() bool {
-	return l.credit > 0 && l.current == nil && !l.detached && l.ses.outWindow > 0 && l.ses.conn.room()
+	return l.credit > 0 && l.current == nil && !l.detached && !l.incomplete && l.ses.outWindow > 0 && l.ses.conn.room()
+}
+
+// takes says whether m is within the client's max-message-size, without which
+// the link ends. Spec: 2.7.3.
+func (l *link) takes(m *message) bool {
+	if l.largest == 0 || uint64(len(m.bytes())) <= l.largest {
+		return true
+	}
+	l.detach(refusal(amqp.ErrCondMessageSizeExceeded, fmt.Sprintf("a message of %d bytes, %d are allowed", len(m.bytes()), l.largest)))
+	return false
 }
 
 // deliver gives m to the consumer: all of it, or as much as the client's
@@ -71,7 +84,7 @@ func (l *link) sendFrame(d *delivery) {
 	}
 	c.out = append(c.out, rest...)
 	wire.EndFrame(c.out, start)
-	c.counted(true, c.out[start:])
+	c.passed(true, false, c.out[start:])
 	c.touch()
 	d.rest = d.rest[len(rest):]
 	d.begun = true

@@ -17,6 +17,8 @@ type dialect struct {
 	properties    wire.Map         // of OPEN
 	offered       []wire.Symbol    // in OPEN
 	dynamicPrefix string           // of the names of dynamic nodes
+	echoes        bool             // a session answers an echo
+	suspends      bool             // a detach that does not close leaves the deliveries live
 	steals        bool             // a second attach under the same name closes the first
 	noAddress     wire.State       // the answer to a message without "to" at the anonymous terminus
 
@@ -49,6 +51,8 @@ var generic = &dialect{
 	properties:     wire.Map{{Key: wire.Symbol("product"), Value: containerID}},
 	offered:        []wire.Symbol{capabilityRelay},
 	dynamicPrefix:  "amqptest.dynamic.",
+	echoes:         true,
+	suspends:       true,
 	steals:         true,
 	noAddress:      rejected(amqp.ErrCondPreconditionFailed, "a message without an address for the anonymous terminus"),
 	absoluteExpiry: true,

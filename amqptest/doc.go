@@ -41,6 +41,39 @@
 // loses the connection with the condition that the standard names; Check and
 // Close report it.
 //
+// # Seeing
+//
+// Frames returns the last frames of all connections, Options.Trace logs each of
+// them, and a test that has failed shows the last 50 if it calls Check. This is
+// a consumer that connects, gets a message and rejects it a second later:
+//
+//	00:00:00.000000 #1 ch 0 client header protocol=SASL
+//	00:00:00.000000 #1 ch 0 server header protocol=SASL
+//	00:00:00.000000 #1 ch 0 server sasl-mechanisms sasl-server-mechanisms=[PLAIN ANONYMOUS]
+//	00:00:00.000000 #1 ch 0 client sasl-init mechanism=PLAIN initial-response=(12 bytes)
+//	00:00:00.000000 #1 ch 0 server sasl-outcome code=0
+//	00:00:00.000000 #1 ch 0 client header protocol=AMQP
+//	00:00:00.000000 #1 ch 0 server header protocol=AMQP
+//	00:00:00.000000 #1 ch 0 client open container-id=shop max-frame-size=65536 idle-time-out=30000
+//	00:00:00.000000 #1 ch 0 server open container-id=amqptest max-frame-size=131072 offered-capabilities=[ANONYMOUS-RELAY] properties={product=amqptest}
+//	00:00:00.000000 #1 ch 0 client begin next-outgoing-id=0 incoming-window=5000 outgoing-window=5000 handle-max=4294967294
+//	00:00:00.000000 #1 ch 0 server begin remote-channel=0 next-outgoing-id=0 incoming-window=2048 outgoing-window=2147483647
+//	00:00:00.000000 #1 ch 0 client attach name=in handle=0 role=receiver source={address=orders} target={}
+//	00:00:00.000000 #1 ch 0 server attach name=in handle=0 role=sender source={address=orders} target={} initial-delivery-count=0
+//	00:00:00.000000 #1 ch 0 client flow next-incoming-id=0 incoming-window=5000 next-outgoing-id=0 outgoing-window=5000 handle=0 delivery-count=0 link-credit=1
+//	00:00:00.000000 #1 ch 0 server transfer handle=0 delivery-id=0 delivery-tag=00000000 message-format=0 payload=31
+//	00:00:01.000000 #1 ch 0 client disposition role=receiver first=0 settled=true state=rejected{error={condition=amqp:internal-error description="no eggs"}}
+//	00:00:01.000000 #1 ch 0 client detach handle=0 closed=true
+//	00:00:01.000000 #1 ch 0 server detach handle=0 closed=true
+//	00:00:01.000000 #1 ch 0 client close
+//	00:00:01.000000 #1 ch 0 server close
+//
+// # Faults
+//
+// Whatever can go wrong between a client and a broker can be made to go wrong:
+// Fault says how, and the constructors what. Under a seed, and in a bubble, it
+// goes wrong the same way each time.
+//
 // # Time
 //
 // A Server has no goroutine before the first connection and none after Close.

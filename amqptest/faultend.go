@@ -143,6 +143,7 @@ func (c *conn) blow(f *activeFault) []func() {
 		return []func(){func() {
 			f.wrote[c] = true
 			c.out = append(c.out, f.data...)
+			c.passed(true, true, c.out[len(c.out)-len(f.data):])
 			c.touch()
 		}}
 	default:

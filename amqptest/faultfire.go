@@ -249,9 +249,6 @@ func (c *conn) counted(sent bool, frame []byte) {
 // handled: not if it goes beyond the bytes that a fault lets through, which has
 // cut the connection or made the server deaf.
 func (c *conn) arrives(frame []byte) bool {
-	if len(c.srv.faults) == 0 {
-		return true
-	}
 	beyond := false
 	for _, f := range c.srv.faults {
 		n := f.counts[c].n
@@ -266,6 +263,6 @@ func (c *conn) arrives(frame []byte) bool {
 	if c.dead || c.deaf() {
 		return false
 	}
-	c.counted(false, frame)
+	c.passed(false, false, frame)
 	return true
 }

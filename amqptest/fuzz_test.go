@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -174,8 +175,8 @@ func FuzzServerConnection(f *testing.F) {
 			data = framed(data)
 		}
 		if mode&isCut != 0 {
-			for i := range data {
-				st.receive(data[i : i+1])
+			for piece := range slices.Chunk(data, 1+len(data)/64) {
+				st.receive(piece)
 			}
 		} else {
 			st.receive(data)

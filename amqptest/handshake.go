@@ -47,7 +47,7 @@ func (s *Server) open() bool { return len(s.opts.Users) == 0 && s.opts.External 
 func (c *conn) header(id wire.ProtoID) {
 	h := wire.ProtocolHeader(id)
 	c.out = append(c.out, h[:]...)
-	c.counted(true, h[:])
+	c.passed(true, false, h[:])
 	c.touch()
 }
 

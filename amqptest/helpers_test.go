@@ -18,6 +18,7 @@ import (
 func newServer(t *testing.T, o *Options) *Server {
 	t.Helper()
 	s := NewServer(o)
+	Check(t, s)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	return s
 }

@@ -216,7 +216,7 @@ func (s *Server) busyLocked() string {
 }
 
 func (c *conn) idle() bool {
-	if c.writing || len(c.out) > 0 {
+	if c.writing || len(c.out) > 0 || c.halfRead {
 		return false
 	}
 	for _, ses := range c.sessions {

@@ -199,3 +199,20 @@ func TestServer_isNotIdleWhileSomethingIsToBeWritten(t *testing.T) {
 		r.await(wire.CodeClose)
 	})
 }
+
+func TestServer_isNotIdleWithinAFrame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		r := dialRaw(t, s).opened().sending()
+		delivery := first(0)
+		delivery.Settled, delivery.HasSettled = true, true
+		b := frameOf(wire.TypeAMQP, 0, &delivery, hello)
+		r.bytes(b[:20])
+		synctest.Wait()
+		assert.False(t, s.idle())
+		r.bytes(b[20:])
+		synctest.Wait()
+		assert.Equal(t, []string{"hello"}, bodies(t, s))
+		bye(r)
+	})
+}

@@ -66,7 +66,7 @@ func (q *queue) put(m *message) {
 	q.touch()
 }
 
-// isLater keeps m aside if it is not due yet, and makes the clock look at it
+// isLater keeps m aside if it is not due yet, and makes the agenda look at it
 // when its time comes.
 func (q *queue) isLater(m *message) bool {
 	if m.expires == 0 && m.due == 0 {
@@ -143,9 +143,12 @@ func (q *queue) take(i int) *message {
 // pump shows what waits to those who only look, gives it to the consumers, one
 // message each in turn, and ends the drains that have nothing to wait for.
 func (q *queue) pump() {
-	for _, l := range q.links {
-		if l.browses {
+	for i := 0; i < len(q.links); i++ {
+		if l := q.links[i]; l.browses {
 			q.show(l)
+			if l.released {
+				i-- // it has left
+			}
 		}
 	}
 	for q.len() > 0 && q.deliverOne() {
@@ -164,8 +167,11 @@ func (q *queue) deliverOne() bool {
 			continue
 		}
 		if m := q.peek(l); m >= 0 {
+			m = q.reordered(l, m)
 			q.turn = at + 1
-			l.deliver(q.take(q.reordered(l, m)))
+			if l.takes(q.waiting[m]) {
+				l.deliver(q.take(m))
+			}
 			return true
 		}
 	}

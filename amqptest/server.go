@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"sync"
+	"testing"
 	"time"
 )
 
@@ -59,6 +60,11 @@ type Options struct {
 	//
 	// Default: 10.
 	MaxDeliveries int
+	// Trace gets a debug record for each frame, with the fields of Frame. It is
+	// called while the server is locked: its handler may not call the server.
+	//
+	// Default: none.
+	Trace *slog.Logger
 	// Logger gets a record for each connection, link and fault.
 	//
 	// Default: discards.
@@ -136,7 +142,10 @@ type Server struct {
 	anonymous *node  // the node of targets without an address
 	dynamics  uint64 // dynamic nodes made so far
 	faulty
-	clock      clock
+	agenda     agenda
+	trace      trace
+	now        time.Time                // of clock; zero: not asked for since lock
+	watched    testing.TB               // shows the frames if it fails
 	timers     map[*time.Timer]struct{} // of later
 	violations []error                  // and what URL could not do
 	waiters    []chan struct{}          // of Idle; closed by the server
@@ -226,7 +235,10 @@ func (s *Server) usable() error {
 	return nil
 }
 
-func (s *Server) lock() { s.mu.Lock() }
+func (s *Server) lock() {
+	s.mu.Lock()
+	s.now = time.Time{}
+}
 
 // unlock brings everything that the caller set going to its end, wakes the
 // writers, and lets go of the mutex.

@@ -1,6 +1,7 @@
 package amqptest
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -124,10 +125,15 @@ func TestCheck_failsForEveryBrokenRule(t *testing.T) {
 
 type recorder struct {
 	testing.TB
-	errors []error
+	errors   []error
+	logs     []string
+	cleanups []func()
 }
 
-func (r *recorder) Helper() {}
+func (r *recorder) Helper()          {}
+func (r *recorder) Failed() bool     { return len(r.errors) > 0 }
+func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
+func (r *recorder) Log(args ...any)  { r.logs = append(r.logs, fmt.Sprint(args...)) }
 func (r *recorder) Error(args ...any) {
 	err, _ := args[0].(error)
 	r.errors = append(r.errors, err)

@@ -86,7 +86,7 @@ func (c *conn) timers(now, lastWrite time.Time) (due time.Time, end bool) {
 		due = lastWrite.Add(beat)
 		if !now.Before(due) {
 			c.out = append(c.out, emptyFrame...)
-			c.counted(true, emptyFrame)
+			c.passed(true, false, emptyFrame)
 		}
 	}
 	if idle := c.srv.opts.IdleTimeout; idle > 0 && !c.deaf() {

@@ -104,11 +104,24 @@ final class Protonj2 {
                 Message<byte[]> request = Message.create("lamp".getBytes());
                 sender.send(request.messageId("q-0").replyTo(replies.address())).awaitAccepted();
             }
+            answer();
             Delivery reply = next(replies);
             Message<byte[]> message = reply.message();
             check("reply", new String(message.body()), "LAMP");
             check("correlation-id", message.correlationId(), "q-0");
             reply.accept();
+        }
+    }
+
+    private void answer() throws Exception {
+        try (Receiver requests = open("requests", 1)) {
+            Delivery delivery = next(requests);
+            Message<byte[]> request = delivery.message();
+            Message<byte[]> answer = Message.create(new String(request.body()).toUpperCase().getBytes());
+            try (Sender sender = connection.openSender(request.replyTo())) {
+                sender.send(answer.correlationId(request.messageId())).awaitAccepted();
+            }
+            delivery.accept();
         }
     }
 
@@ -150,7 +163,7 @@ final class Protonj2 {
     }
 
     private void idle() throws Exception {
-        Thread.sleep(2500);
+        Thread.sleep(4000);
         put("idle", "i-0");
         try (Receiver receiver = open("idle", 1)) {
             expect(receiver, "i-0");

@@ -17,10 +17,8 @@ import (
 // who has no Go program at all.
 func TestExampleBroker(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
 	program := filepath.Join(t.TempDir(), "broker")
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./examples/broker")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./examples/broker")
 	build.Dir = ".."
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -31,6 +29,8 @@ func TestExampleBroker(t *testing.T) {
 				t.Skip("its start takes a second, and one client more shows nothing more")
 			}
 			argv := c.command(t)
+			ctx, cancel := context.WithTimeout(t.Context(), deadline)
+			defer cancel()
 			broker := exec.CommandContext(ctx, program, "-port", "0", "-users", user+":"+password, "-queues", "sent")
 			stdout, err := broker.StdoutPipe()
 			require.NoError(t, err)
@@ -40,11 +40,7 @@ func TestExampleBroker(t *testing.T) {
 			require.NoError(t, err)
 			_, url, _ := strings.Cut(strings.TrimSpace(line), " on ")
 
-			b := responder(url)
-			require.NoError(t, b.Connect(ctx))
 			do(ctx, t, argv, url)
-			require.NoError(t, b.Shutdown(ctx))
-
 			require.NoError(t, broker.Process.Signal(os.Interrupt))
 			line, err = lines.ReadString('\n')
 			require.NoError(t, err)

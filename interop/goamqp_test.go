@@ -89,11 +89,22 @@ func (r goAMQP) request(t *testing.T) {
 	request := amqp.NewMessage([]byte("lamp"))
 	request.Properties = &amqp.MessageProperties{MessageID: "q-0", ReplyTo: new(replies.Address())}
 	r.put(t, "requests", request)
+	r.answer(t)
 	reply := r.next(t, replies)
 	assert.Equal(t, "LAMP", string(reply.GetData()))
 	assert.Equal(t, "q-0", reply.Properties.CorrelationID)
 	require.NoError(t, replies.AcceptMessage(r.ctx, reply))
 	require.NoError(t, replies.Close(r.ctx))
+}
+
+func (r goAMQP) answer(t *testing.T) {
+	requests := r.open(t, "requests", 1, nil)
+	request := r.next(t, requests)
+	answer := amqp.NewMessage(bytes.ToUpper(request.GetData()))
+	answer.Properties = &amqp.MessageProperties{CorrelationID: request.Properties.MessageID}
+	r.put(t, *request.Properties.ReplyTo, answer)
+	require.NoError(t, requests.AcceptMessage(r.ctx, request))
+	require.NoError(t, requests.Close(r.ctx))
 }
 
 func (r goAMQP) large(t *testing.T) {
@@ -132,7 +143,7 @@ func (r goAMQP) browse(t *testing.T) {
 }
 
 func (r goAMQP) idle(t *testing.T) {
-	<-time.After(idleTimeout + idleTimeout/4)
+	<-time.After(2 * idleTimeout)
 	r.put(t, "idle", message("i-0"))
 	receiver := r.open(t, "idle", 1, nil)
 	r.expect(t, receiver, "i-0")

@@ -62,10 +62,19 @@ class Round:
             address = replies.link.remote_source.address
             with closing(self.connection.create_sender("requests")) as sender:
                 sender.send(Message(id="q-0", reply_to=address, body=b"lamp", inferred=True))
+            self.answer()
             reply = replies.receive()
             check("reply", bytes(reply.body), b"LAMP")
             check("correlation-id", reply.correlation_id, "q-0")
             replies.accept()
+
+    def answer(self):
+        with closing(self.connection.create_receiver("requests")) as requests:
+            request = requests.receive()
+            answer = Message(correlation_id=request.id, body=bytes(request.body).upper(), inferred=True)
+            with closing(self.connection.create_sender(request.reply_to)) as sender:
+                sender.send(answer)
+            requests.accept()
 
     def large(self):
         with closing(self.connection.create_sender("large")) as sender:
@@ -97,7 +106,7 @@ class Round:
                     receiver.accept()
 
     def idle(self):
-        end = time.monotonic() + 2.5
+        end = time.monotonic() + 4
         try:
             self.connection.wait(lambda: False, timeout=end - time.monotonic())
         except Timeout:

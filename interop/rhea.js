@@ -54,6 +54,15 @@ async function expect(inbox, id) {
   return context.message;
 }
 
+async function answer(c) {
+  await read(c, { source: 'requests' }, 1, async (inbox) => {
+    const { message: request, delivery } = await inbox.next();
+    const body = rhea.message.data_section(Buffer.from(request.body.content.toString().toUpperCase()));
+    await write(c, request.reply_to, { correlation_id: request.message_id, body });
+    delivery.accept();
+  });
+}
+
 const steps = {
   async send(c) {
     await write(c, 'sent', ...Array.from({ length: 10 }, (_, i) => message(`s-${i}`)));
@@ -111,6 +120,7 @@ const steps = {
     inbox.link.add_credit(1);
     const body = rhea.message.data_section(Buffer.from('lamp'));
     await write(c, 'requests', { message_id: 'q-0', reply_to: inbox.link.source.address, body });
+    await answer(c);
     const reply = await inbox.next();
     assert.equal(reply.message.body.content.toString(), 'LAMP');
     assert.equal(reply.message.correlation_id, 'q-0');
@@ -147,7 +157,7 @@ const steps = {
   },
 
   async idle(c) {
-    await new Promise((resolve) => { setTimeout(resolve, 2500); });
+    await new Promise((resolve) => { setTimeout(resolve, 4000); });
     await write(c, 'idle', message('i-0'));
     await read(c, { source: 'idle' }, 1, (inbox) => expect(inbox, 'i-0'));
   },

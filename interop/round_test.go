@@ -52,16 +52,7 @@ func do(ctx context.Context, t *testing.T, argv []string, url string) {
 	assert.Empty(t, stderr.String())
 }
 
-// responder answers what comes to "requests", in capitals.
-func responder(url string) *amqpflow.Broker {
-	b := amqpflow.New(url)
-	amqpflow.SubscribeReply(b, "requests", func(_ context.Context, m *amqpflow.Message[string]) (string, error) {
-		return strings.ToUpper(m.Body), nil
-	})
-	return b
-}
-
-// round serves one client, and a responder beside it.
+// round serves one client.
 func round(t *testing.T, client func(ctx context.Context, url string)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
@@ -70,16 +61,13 @@ func round(t *testing.T, client func(ctx context.Context, url string)) {
 		Users: map[string]string{user: password}, IdleTimeout: idleTimeout,
 	})
 	defer server.Close()
-
-	b := responder("amqp://" + user + ":" + password + "@localhost")
-	require.NoError(t, server.Connect(ctx, b))
+	amqptest.Check(t, server) // a round that fails shows the frames
 
 	address, err := url.Parse(server.URL())
 	require.NoError(t, err)
 	address.User = url.UserPassword(user, password)
 	client(ctx, address.String())
 
-	require.NoError(t, b.Shutdown(ctx))
 	checkBroker(ctx, t, server)
 	amqptest.Check(t, server)
 	assert.NoError(t, server.Close())
@@ -111,6 +99,21 @@ func checkBroker(ctx context.Context, t *testing.T, server *amqptest.Server) {
 	}
 	assert.Subset(t, server.Settlements("browsed"), accepted("b-0", "b-1"))
 	checkOutcomes(t, server)
+	checkHeartbeats(t, server)
+}
+
+// checkHeartbeats wants three from either side: nothing else keeps up a
+// connection that is idle.
+func checkHeartbeats(t *testing.T, server *amqptest.Server) {
+	t.Helper()
+	beats := map[bool]int{}
+	for _, frame := range server.Frames() {
+		if frame.Name == "heartbeat" {
+			beats[frame.Sent]++
+		}
+	}
+	assert.GreaterOrEqual(t, beats[false], 3, "of the client")
+	assert.GreaterOrEqual(t, beats[true], 3, "of the server")
 }
 
 // checkOutcomes does not ask for the order: what is given back may come again

@@ -1,12 +1,12 @@
 package dataplane
 
 // after is what has to be done when the locks are free: channels to close, links
-// to signal, the writer to wake. A function that holds a lock adds to it; whoever
+// to notify, the writer to wake. A function that holds a lock adds to it; whoever
 // took the lock runs it once it is released.
 type after struct {
 	close  []chan struct{}
 	done   []*Receipt
-	signal []*Link
+	notify []*Link
 	wake   bool
 	arm    bool
 }
@@ -18,8 +18,8 @@ func (a *after) run(c *Conn) {
 	for _, r := range a.done {
 		r.resolve()
 	}
-	for _, l := range a.signal {
-		l.token()
+	for _, l := range a.notify {
+		token(l.noticed)
 	}
 	if a.arm {
 		c.out.arm()

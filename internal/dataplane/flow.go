@@ -114,7 +114,7 @@ func (l *Link) flowToReceiverLocked(f *wire.Flow, a *after) {
 		l.limit.Store(l.count)
 	}
 	l.drainedLocked(drained, a)
-	a.signal = append(a.signal, l)
+	a.notify = append(a.notify, l)
 }
 
 // oweLocked makes the writer queue one flow for the link.

@@ -92,7 +92,7 @@ func take(t testing.TB, l *Link, n int) []Delivery {
 			continue
 		}
 		select {
-		case <-l.Wait():
+		case <-l.Ready():
 		case <-l.Done():
 			require.Fail(t, "link lost", "after %d of %d deliveries: %v", got, n, l.Err())
 		}

@@ -31,10 +31,7 @@ func (b *inbox) push(unit []byte) bool {
 	b.units = append(b.units, unit)
 	b.size += len(unit)
 	b.mu.Unlock()
-	select {
-	case b.ready <- struct{}{}:
-	default:
-	}
+	token(b.ready)
 	return true
 }
 

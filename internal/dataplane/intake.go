@@ -198,7 +198,9 @@ func (in *intake) handOver(r *reader) error {
 			taken = true
 			break
 		}
-		r.signal(it.l)
+		if !it.aborted {
+			r.signal(it.l)
+		}
 	}
 	s.mu.Unlock()
 	r.after(a)

@@ -86,7 +86,7 @@ func newLink(s *Session, role wire.Role, name string, o LinkOptions) *Link {
 		hint: detachHint{nonClosing: o.NonClosing},
 	}
 	l.window = o.Window
-	l.ready = make(chan struct{}, 1)
+	l.ready, l.noticed = make(chan struct{}, 1), make(chan struct{}, 1)
 	return l
 }
 

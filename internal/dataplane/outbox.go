@@ -62,12 +62,7 @@ func (o *outbox) peerFrame() int { return int(o.peer.Load()) }
 func (o *outbox) frameMax() int { return min(o.peerFrame(), maxOutFrame) }
 
 // rouse wakes the writer. No lock may be held.
-func (o *outbox) rouse() {
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
-}
+func (o *outbox) rouse() { token(o.wake) }
 
 // arm lets the writer flush soft sessions in settleDelay. No lock may be held.
 func (o *outbox) arm() { o.timer.Reset(settleDelay) }

@@ -87,7 +87,7 @@ func (s *Session) takeBackLocked(d *wire.Disposition, a *after) {
 		}
 		v.back = true
 		s.in.set(id, v)
-		a.signal = append(a.signal, v.link)
+		a.notify = append(a.notify, v.link)
 		v.link.back = append(v.link.back, id)
 	})
 }

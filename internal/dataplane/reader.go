@@ -170,7 +170,7 @@ func (r *reader) finish() error {
 	for i, l := range r.tokens {
 		r.tokens[i] = nil
 		l.tokenDue = false
-		l.token()
+		token(l.ready)
 	}
 	r.tokens = r.tokens[:0]
 	if r.wake {
@@ -192,15 +192,11 @@ func (r *reader) signal(l *Link) {
 func (r *reader) after(a *after) {
 	r.wake = r.wake || a.wake
 	a.wake = false
-	for _, l := range a.signal {
-		r.signal(l)
-	}
-	clear(a.signal)
-	a.signal = a.signal[:0]
 	a.run(r.c)
+	clear(a.notify)
 	clear(a.close)
 	clear(a.done)
-	*a = after{close: a.close[:0], done: a.done[:0], signal: a.signal}
+	*a = after{close: a.close[:0], done: a.done[:0], notify: a.notify[:0]}
 }
 
 // frame works off one frame.

@@ -60,8 +60,8 @@ func TestLink_putsOneTokenForManyDeliveries(t *testing.T) {
 		}
 		r.p.write(burst)
 		synctest.Wait()
-		<-l.Wait()
-		assert.Empty(t, l.Wait(), "one read of the socket, one token")
+		<-l.Ready()
+		assert.Empty(t, l.Ready(), "one read of the socket, one token")
 		assert.Len(t, take(t, l, 50), 50)
 	})
 }
@@ -151,7 +151,7 @@ func TestLink_countsAbortedDeliveriesAgainstTheCredit(t *testing.T) {
 		require.NoError(t, l.Grant(2, true))
 		pl.send(&wire.Transfer{DeliveryID: wire.Some(0), DeliveryTag: []byte("a"), More: true}, []byte("lost"))
 		pl.send(&wire.Transfer{Aborted: true}, nil)
-		<-l.Wait()
+		<-l.Noticed()
 		assert.Zero(t, l.Deliveries(make([]Delivery, 1)))
 		credit, outstanding := l.Credit()
 		assert.Equal(t, 1, credit)
@@ -209,8 +209,8 @@ func TestLink_reportsWhatThePeerTakesBack(t *testing.T) {
 				Role: wire.RoleSender, First: 1, Last: 6, Settled: true, State: wire.State{Kind: wire.StateReleased},
 			})
 		}
-		<-l.Wait()
-		<-l2.Wait()
+		<-l.Noticed()
+		<-l2.Noticed()
 		synctest.Wait()
 		ids := make([]uint32, 10)
 		assert.Equal(t, []uint32{2, 4}, ids[:l.TakenBack(ids)])

@@ -21,8 +21,9 @@ type Delivery struct {
 
 // receiving is what a link of role receiver has.
 type receiving struct {
-	ready chan struct{} // capacity 1; the reader sends, the link's user receives
-	seen  uint32        // the reader's own: count, with what is not handed over yet
+	ready   chan struct{} // capacity 1; the reader sends, the link's user receives
+	noticed chan struct{} // the same
+	seen    uint32        // the reader's own: count, with what is not handed over yet
 
 	// limit is the delivery-count up to which credit was granted. The session's lock
 	// is held to change it.
@@ -59,6 +60,8 @@ func (l *Link) takeLocked(it *item, a *after) bool {
 			l.queue, l.head = l.queue[:n], 0
 		}
 		l.queue = append(l.queue, it.d)
+	} else {
+		a.notify = append(a.notify, l)
 	}
 	l.drainedLocked(false, a)
 	return true
@@ -78,6 +81,13 @@ func (l *Link) Deliveries(buf []Delivery) int {
 	return n
 }
 
+// Queued returns how many deliveries have come that Deliveries has not moved.
+func (l *Link) Queued() int {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	return len(l.queue) - l.head
+}
+
 // TakenBack moves up to len(buf) ids of deliveries that the peer settled by itself
 // into buf and returns how many. It never waits. They occupy the window until
 // Settle is called for them.
@@ -89,15 +99,20 @@ func (l *Link) TakenBack(buf []uint32) int {
 	return n
 }
 
-// Wait returns the channel on which a token comes when Deliveries or TakenBack may
-// have something, or credit was used up without a delivery: one for everything
-// that one read of the socket brought. Take until they return less than asked for.
-func (l *Link) Wait() <-chan struct{} { return l.ready }
+// Ready returns the channel on which a token comes when Deliveries may have
+// something: one for everything that one read of the socket brought. Take until it
+// returns less than asked for.
+func (l *Link) Ready() <-chan struct{} { return l.ready }
 
-// token puts a token on the channel unless one is there. No lock may be held.
-func (l *Link) token() {
+// Noticed returns the channel on which a token comes when TakenBack may have
+// something, when credit was used up without a delivery, and when the link is lost.
+func (l *Link) Noticed() <-chan struct{} { return l.noticed }
+
+// token puts a token on a channel of capacity 1 unless one is there. No lock may be
+// held.
+func token(ch chan<- struct{}) {
 	select {
-	case l.ready <- struct{}{}:
+	case ch <- struct{}{}:
 	default:
 	}
 }
@@ -221,5 +236,5 @@ func (l *Link) endReceivingLocked(a *after) {
 		}
 	})
 	l.outstanding = 0
-	a.signal = append(a.signal, l)
+	a.notify = append(a.notify, l)
 }

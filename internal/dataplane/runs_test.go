@@ -107,7 +107,7 @@ func TestLink_manyWorkersSettleInFewDispositions(t *testing.T) {
 		buf := make([]Delivery, window)
 		for settled := 0; settled < total; {
 			select {
-			case <-l.Wait():
+			case <-l.Ready():
 				for _, d := range buf[:l.Deliveries(buf)] {
 					work <- d.ID
 				}

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// clock looks at the messages that expire or are scheduled, under the server's
+// agenda looks at the messages that expire or are scheduled, under the server's
 // mutex.
-type clock struct {
+type agenda struct {
 	queues map[*queue]struct{} // that have moments
 	next   int64               // when the earliest of them is, in Unix nanoseconds; 0: never
 }
@@ -35,7 +35,7 @@ func (h *moments) Pop() any {
 	return v
 }
 
-// watch makes the clock look at m, which is in q, when it expires or is due.
+// watch makes the agenda look at m, which is in q, when it expires or is due.
 func (q *queue) watch(m *message) {
 	if 2*(q.len()+len(q.later))+64 < len(q.moments) {
 		q.forget()
@@ -61,44 +61,44 @@ func (q *queue) forget() {
 	heap.Init(&q.moments)
 }
 
-// expect makes the clock look at q at that time.
+// expect makes the agenda look at q at that time.
 func (s *Server) expect(q *queue, at int64) {
-	c := &s.clock
-	if c.queues == nil {
-		c.queues = map[*queue]struct{}{}
+	a := &s.agenda
+	if a.queues == nil {
+		a.queues = map[*queue]struct{}{}
 	}
-	c.queues[q] = struct{}{}
-	if c.next == 0 || at < c.next {
-		c.set(s, at)
+	a.queues[q] = struct{}{}
+	if a.next == 0 || at < a.next {
+		a.set(s, at)
 	}
 }
 
-func (c *clock) set(s *Server, at int64) {
-	c.next = at
+func (a *agenda) set(s *Server, at int64) {
+	a.next = at
 	s.later(time.Until(time.Unix(0, at)), s.tick)
 }
 
 // tick does what is due. It is called once too often for a moment that was
 // the next one until an earlier one came.
 func (s *Server) tick() {
-	c, now := &s.clock, time.Now().UnixNano()
-	if c.next == 0 || c.next > now {
+	a, now := &s.agenda, time.Now().UnixNano()
+	if a.next == 0 || a.next > now {
 		return
 	}
-	c.next = 0
+	a.next = 0
 	next := int64(0)
-	for q := range c.queues {
+	for q := range a.queues {
 		for len(q.moments) > 0 && q.moments[0].at <= now {
 			q.look(heap.Pop(&q.moments).(moment).seq, now)
 		}
 		if len(q.moments) == 0 {
-			delete(c.queues, q)
+			delete(a.queues, q)
 		} else if at := q.moments[0].at; next == 0 || at < next {
 			next = at
 		}
 	}
-	if next != 0 && (c.next == 0 || next < c.next) {
-		c.set(s, next)
+	if next != 0 && (a.next == 0 || next < a.next) {
+		a.set(s, next)
 	}
 }
 
