@@ -25,19 +25,16 @@ func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
 	}
 	r, ended := s.link, s.state == Ended
 	s.mu.Unlock()
+	s.endLife()
 	s.stopping.Store(true)
 	if s.reader == nil {
 		s.closeInboxes()
 	}
-	if r == nil {
-		s.holds.end()
-		return nil
-	}
-	if ended {
+	if r == nil || ended { // handlers of a link that is lost may run
 		s.holds.end()
 		return s.awaitHandlers(ctx, caller)
 	}
-	s.setState(Draining)
+	s.setState(Draining, nil)
 	r.link.Freeze() // a worker may have found that the subscription has not stopped, and be about to grant
 	drained := s.drain(ctx, r)
 	s.holds.end() // behind the drain: none of them comes back here

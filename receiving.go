@@ -20,15 +20,16 @@ import (
 // subscription gets another one, so a delivery that knows its receiving can
 // never settle on a later link.
 type receiving struct {
-	s     *Subscription
-	conn  *connection
-	name  string
-	sess  *session
-	link  *dataplane.Link
-	recv  *amqp.Receiver
-	left  atomic.Bool        // it counts towards its session no more
-	begun bool               // run is under way; the subscription's lock guards it
-	swept chan chan struct{} // sweep sends, run receives and closes what it got
+	s      *Subscription
+	conn   *connection
+	name   string
+	sess   *session
+	link   *dataplane.Link
+	recv   *amqp.Receiver
+	left   atomic.Bool // it counts towards its session no more
+	health health
+	begun  bool               // run is under way; the subscription's lock guards it
+	swept  chan chan struct{} // sweep sends, run receives and closes what it got
 
 	collecting sync.Mutex // held by who collects; it guards these
 	buf        [receiveBatch]dataplane.Delivery
@@ -39,11 +40,9 @@ type receiving struct {
 // receiveBatch is how many deliveries one turn takes from the link.
 const receiveBatch = 64
 
-// run watches over the link. It collects what the link brings, unless workers do
-// that themselves, which saves a goroutine on the way of a delivery.
-//
-// Started by begin; ends when the link is gone; waited for by the broker's wait
-// group.
+// run watches over the link, until it is gone. It collects what the link brings,
+// unless workers do that themselves, which saves a goroutine on the way of a
+// delivery. It is serve's.
 func (r *receiving) run() {
 	var ready <-chan struct{}
 	if !r.s.pulls() {
@@ -69,7 +68,6 @@ func (r *receiving) run() {
 			ready = r.link.Ready() // the workers have stopped
 			close(done)
 		case <-r.link.Done():
-			r.s.linkLost(r, r.link.Err())
 			return
 		}
 	}
@@ -106,12 +104,17 @@ func (r *receiving) sweep(ctx context.Context) {
 func (r *receiving) collect() (brought bool) {
 	r.collecting.Lock()
 	defer r.collecting.Unlock()
+	if isClosed(r.link.Done()) { // what it brought is purged
+		return false
+	}
 	for {
 		n := r.link.Deliveries(r.buf[:])
 		if n == 0 {
 			break
 		}
 		brought = true
+		r.health.move()
+		r.conn.health.move()
 		r.s.received.Add(uint64(n))
 		var came time.Duration
 		if r.s.prepare != nil {
@@ -297,32 +300,6 @@ func (d *Delivery) takenBack() {
 	if !d.status.CompareAndSwap(statusOpen, statusTakenBack) {
 		d.status.CompareAndSwap(statusHeld, statusTakenBack)
 	}
-}
-
-// linkLost is where a subscription learns that its link is gone: what it holds
-// of it is dropped, its handlers' contexts end, and the subscription ends.
-// Recovery begins here.
-func (s *Subscription) linkLost(r *receiving, cause error) {
-	s.mu.Lock()
-	closing := s.closing != nil || s.link != r
-	s.mu.Unlock()
-	lost := s.lost(goError(cause))
-	for _, w := range s.workers {
-		w.cancel(r, lost)
-	}
-	if !closing || s.reader == nil { // a Stream that is shut down still yields what it holds
-		for _, in := range s.inboxes {
-			in.purge(r)
-		}
-	}
-	s.holds.drop(r)
-	s.reader.settled()
-	if closing {
-		return
-	}
-	s.c.log.Warn("link lost", logAddress, string(s.addr), logLink, r.name, logError, cause)
-	s.c.release(r)
-	s.end(lost)
 }
 
 // lost says that the subscription's link is gone, and why.

@@ -8,7 +8,8 @@ type State uint8
 const (
 	// Registered means that nothing was sent yet.
 	Registered State = iota
-	// Attaching means that its link is being made.
+	// Attaching means that its link is being made, or made again after a loss;
+	// Err says which loss, or refusal.
 	Attaching
 	// Attached means that deliveries may come.
 	Attached
@@ -35,6 +36,8 @@ type Stats struct {
 	Running  int    // given to a handler that has not returned
 	Retrying int    // failed, and held for their backoff
 	Received uint64 // deliveries that came, unreadable ones included
+	// Reattached counts how often the link was attached again after a loss.
+	Reattached uint64
 	// How they were settled, by outcome.
 	Accepted, Rejected, Released, Modified uint64
 }
@@ -42,11 +45,12 @@ type Stats struct {
 // Stats returns the subscription's counters and what it holds at the moment.
 func (s *Subscription) Stats() Stats {
 	st := Stats{
-		Received: s.received.Load(),
-		Accepted: s.outcomes[Accepted].Load(),
-		Rejected: s.outcomes[Rejected].Load(),
-		Released: s.outcomes[Released].Load(),
-		Modified: s.outcomes[Modified].Load(),
+		Received:   s.received.Load(),
+		Reattached: s.reattached.Load(),
+		Accepted:   s.outcomes[Accepted].Load(),
+		Rejected:   s.outcomes[Rejected].Load(),
+		Released:   s.outcomes[Released].Load(),
+		Modified:   s.outcomes[Modified].Load(),
 	}
 	st.Retrying = s.holds.len()
 	for _, in := range s.inboxes {
