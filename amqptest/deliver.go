@@ -115,6 +115,9 @@ func (l *link) appendTransfer(d *delivery, more bool) {
 		h := d.message.header
 		h.DeliveryCount = d.count
 		h.FirstAcquirer = !d.message.acquired
+		if h.HasTTL && l.ses.conn.srv.dialect.reducesTTL {
+			h.TTL = d.message.left()
+		}
 		c.out = h.Append(c.out)
 	}
 }

@@ -219,7 +219,7 @@ func (l *link) grantedCredit() uint32 {
 	if l.withheld != nil {
 		return l.credit
 	}
-	return linkCredit
+	return l.grant()
 }
 
 // grantedWindow is the incoming window that the client is told; no more than

@@ -205,7 +205,7 @@ func explore(t *testing.T, phases [][]byte, mode byte, data []byte) {
 
 // fuzzed is what waits in the queue, the last one larger than the client's frames.
 var fuzzed = func() []*message {
-	ms, err := encode(append(numbered(2), text(string(make([]byte, 1200)))))
+	ms, err := (&Server{dialect: generic}).encode(append(numbered(2), text(string(make([]byte, 1200)))))
 	if err != nil {
 		panic(err)
 	}

@@ -74,7 +74,7 @@ func TestServer_returnsWhatGoAMQPCannotDecodeAsBytes(t *testing.T) {
 	payload, err := wire.AppendAMQPValue(nil, wire.Char('x'))
 	require.NoError(t, err)
 	var sections wire.Sections
-	m, err := newMessage(&sections, 0, payload)
+	m, err := newMessage(&sections, 0, payload, generic)
 	require.NoError(t, err)
 	s.makeNode("orders", kindQueue).publish(m)
 	ms := s.Messages("orders")

@@ -155,7 +155,7 @@ func (q *queue) conclude(d *delivery, state *wire.State) {
 	switch state.Kind {
 	case wire.StateAccepted:
 	case wire.StateRejected:
-		n.dead = append(n.dead, m)
+		n.bury(m, diedRejected)
 	case wire.StateModified:
 		m.annotate(state.Annotations)
 		if state.UndeliverableHere {
@@ -164,12 +164,12 @@ func (q *queue) conclude(d *delivery, state *wire.State) {
 		if state.DeliveryFailed {
 			m.header.DeliveryCount++
 		}
-		limit := q.srv.opts.MaxDeliveries
-		if !state.DeliveryFailed || limit <= 0 || int64(m.header.DeliveryCount) < int64(limit) {
+		m.postpone(state.Annotations)
+		if !state.DeliveryFailed || !n.failed(m) {
 			q.giveBack(m)
 			return
 		}
-		n.dead = append(n.dead, m)
+		n.bury(m, diedLimit)
 	default: // released, and settled without an outcome
 		q.giveBack(m)
 		return
