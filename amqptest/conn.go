@@ -55,6 +55,7 @@ type conn struct {
 	closeIn  bool                // the client's CLOSE has come
 	dead     bool                // no more I/O: the socket is closed or about to be
 	ending   time.Time           // when the socket is closed at the latest; zero: not ending
+	halfRead bool                // a frame of the client's has not come whole
 	lastRead atomic.Int64        // Unix nanoseconds of the last bytes from the client
 
 	out     []byte // written next
@@ -129,7 +130,7 @@ func (c *conn) consume(b []byte) int {
 	for !c.dead && !c.deaf() {
 		n := c.next(b[done:])
 		if n == 0 {
-			return done
+			break
 		}
 		done += n
 		if c.asking {
@@ -137,10 +138,11 @@ func (c *conn) consume(b []byte) int {
 		}
 		s.fireFaults()
 	}
-	if !c.dead {
-		return done
+	if c.dead {
+		return len(b)
 	}
-	return len(b)
+	c.halfRead = done < len(b)
+	return done
 }
 
 // next handles one frame or protocol header at the start of b and returns its

@@ -202,7 +202,7 @@ func (l *link) grantedCredit() uint32 {
 		return l.credit
 	}
 	l.lifted = false
-	return linkCredit
+	return l.grant()
 }
 
 // grantCredit ends what withholds the link's credit. The grant that makes up

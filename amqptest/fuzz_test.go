@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -174,8 +175,8 @@ func FuzzServerConnection(f *testing.F) {
 			data = framed(data)
 		}
 		if mode&isCut != 0 {
-			for i := range data {
-				st.receive(data[i : i+1])
+			for piece := range slices.Chunk(data, 1+len(data)/64) {
+				st.receive(piece)
 			}
 		} else {
 			st.receive(data)
@@ -193,7 +194,7 @@ func FuzzServerConnection(f *testing.F) {
 
 // fuzzed is what waits in the queue, the last one larger than the client's frames.
 var fuzzed = func() []*message {
-	ms, err := encode(append(numbered(2), text(string(make([]byte, 1200)))))
+	ms, err := (&Server{dialect: generic}).encode(append(numbered(2), text(string(make([]byte, 1200)))))
 	if err != nil {
 		panic(err)
 	}

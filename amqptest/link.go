@@ -33,6 +33,7 @@ type link struct {
 	queue          *queue
 	browses        bool          // takes nothing
 	next           uint64        // where it looks next, if it only looks
+	largest        uint64        // max-message-size, 0 for none
 	drain          bool          // the client wants its credit back
 	outcomes       []wire.Symbol // that the client may choose, nil for all
 	defaultOutcome *wire.State   // of what the client settles without one
@@ -45,7 +46,7 @@ type link struct {
 	partial    *incoming    // its last frame is still to come
 	owesCredit bool
 	unsettled  wire.Map // by delivery-tag: what the client may resume
-	incomplete bool     // and it may resume more than that
+	incomplete bool     // and it may resume more than that; as a consumer it takes nothing new
 	tags       tags     // of its deliveries that are unsettled
 }
 
@@ -102,6 +103,7 @@ func (l *link) accept(a *wire.Attach) {
 		l.outcomes, l.defaultOutcome = a.Source.Outcomes, a.Source.DefaultOutcome
 	}
 	if l.role == wire.RoleSender {
+		l.largest = a.MaxMessageSize
 		reply.Source, reply.Target = l.source, a.Target
 		reply.InitialDeliveryCount = wire.Some(0)
 	} else {
@@ -174,7 +176,7 @@ func (ses *session) onDetach(d *wire.Detach) {
 		return
 	}
 	ses.flush()
-	if l.detached || d.Closed || d.Error != nil {
+	if l.detached || d.Closed || d.Error != nil || !ses.conn.srv.dialect.suspends {
 		l.release()
 	} else {
 		l.suspend()

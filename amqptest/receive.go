@@ -172,7 +172,7 @@ func (l *link) complete(p *incoming) {
 			return
 		}
 	}
-	m, err := newMessage(&c.sections, p.format, p.payload)
+	m, err := newMessage(&c.sections, p.format, p.payload, c.srv.dialect)
 	if err != nil {
 		c.violatef(ruleMessage, "link %q: delivery %d: %v", l.name, p.id, err)
 		return

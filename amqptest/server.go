@@ -142,6 +142,7 @@ type Server struct {
 	anonymous *node  // the node of targets without an address
 	dynamics  uint64 // dynamic nodes made so far
 	faulty
+	agenda     agenda
 	trace      trace
 	now        time.Time                // of clock; zero: not asked for since lock
 	watched    testing.TB               // shows the frames if it fails

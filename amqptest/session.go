@@ -41,7 +41,8 @@ type session struct {
 	heard     bool   // the client has told us a next-incoming-id
 	heardNext uint32 // the last one
 	unsettled map[uint32]*delivery
-	excused   excused // delivery-ids that we settled ourselves
+	excused   excused  // delivery-ids that we settled ourselves
+	trailing  trailing // not sent yet
 }
 
 // onBegin opens a session on the client's channel.
@@ -195,9 +196,8 @@ func (ses *session) onFlow(f *wire.Flow) {
 		ses.resume()
 	}
 	if !f.Handle.Set {
-		if f.Echo {
-			ses.owesFlow = true
-			ses.owe()
+		if f.Echo && c.srv.dialect.echoes {
+			ses.writeFlow(nil, false)
 		}
 		return
 	}

@@ -1,0 +1,18 @@
+package main
+
+// scenarios is the battery, in the order in which it is run.
+var scenarios = []scenario{
+	steady,
+	contexts,
+	handlers,
+	poison,
+	randomCut,
+	resetAtStep,
+	detach,
+	endClose,
+	missingQueue,
+	silence,
+	slow,
+	kill,
+	soak,
+}
