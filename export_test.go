@@ -36,3 +36,6 @@ func WithBackoff(b *Broker, longest time.Duration) *Broker {
 	b.c.backoff.Max = longest
 	return b
 }
+
+// Yielded is how many deliveries of a Stream are remembered as not settled.
+func Yielded(s *Stream) int { return s.reader.unsettled() }
