@@ -13,6 +13,8 @@ var scenarios = []scenario{
 	missingQueue,
 	silence,
 	slow,
+	refuse,
+	interleavings,
 	kill,
 	soak,
 }
