@@ -9,6 +9,9 @@ func (q *queue) show(l *link) {
 			return
 		}
 		m := q.waiting[i]
+		if !l.takes(m) {
+			return
+		}
 		l.next = m.seq + 1
 		l.deliver(m)
 	}

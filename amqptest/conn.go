@@ -55,6 +55,7 @@ type conn struct {
 	closeIn  bool                // the client's CLOSE has come
 	dead     bool                // no more I/O: the socket is closed or about to be
 	ending   time.Time           // when the socket is closed at the latest; zero: not ending
+	halfRead bool                // a frame of the client's has not come whole
 	lastRead atomic.Int64        // Unix nanoseconds of the last bytes from the client
 
 	out     []byte // written next
@@ -129,7 +130,7 @@ func (c *conn) consume(b []byte) int {
 	for !c.dead && !c.deaf() {
 		n := c.next(b[done:])
 		if n == 0 {
-			return done
+			break
 		}
 		done += n
 		if c.asking {
@@ -137,10 +138,11 @@ func (c *conn) consume(b []byte) int {
 		}
 		s.fireFaults()
 	}
-	if !c.dead {
-		return done
+	if c.dead {
+		return len(b)
 	}
-	return len(b)
+	c.halfRead = done < len(b)
+	return done
 }
 
 // next handles one frame or protocol header at the start of b and returns its
@@ -199,7 +201,8 @@ func (c *conn) frame(h wire.FrameHeader, body []byte) {
 		return
 	}
 	if len(body) == 0 {
-		return // a heartbeat
+		c.heartbeat(h.Channel)
+		return
 	}
 	code, _, err := wire.PeekDescriptor(body)
 	if err != nil {
@@ -224,6 +227,20 @@ func (c *conn) frame(h wire.FrameHeader, body []byte) {
 		c.onBegin(h.Channel, body)
 	default:
 		c.sessionFrame(h.Channel, code, body)
+	}
+}
+
+// heartbeat takes an empty frame. Spec: 2.4.5.
+func (c *conn) heartbeat(channel uint16) {
+	highest := c.srv.opts.ChannelMax
+	if c.phase == phaseOpen {
+		highest = 0
+	}
+	switch {
+	case c.closeIn:
+		c.violatef(ruleAfterClose, "an empty frame after close")
+	case channel > highest:
+		c.violatef(ruleChannelMax, "an empty frame on channel %d, %d is the highest", channel, highest)
 	}
 }
 

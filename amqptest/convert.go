@@ -10,7 +10,7 @@ import (
 )
 
 // encode makes messages to be stored of go-amqp's.
-func encode(ms []*amqp.Message) ([]*message, error) {
+func (s *Server) encode(ms []*amqp.Message) ([]*message, error) {
 	var sections wire.Sections
 	r := make([]*message, len(ms))
 	for i, m := range ms {
@@ -21,7 +21,7 @@ func encode(ms []*amqp.Message) ([]*message, error) {
 		if err != nil {
 			return nil, fmt.Errorf("message %d: %w", i, err)
 		}
-		if r[i], err = newMessage(&sections, m.Format, payload); err != nil {
+		if r[i], err = newMessage(&sections, m.Format, payload, s.dialect); err != nil {
 			return nil, fmt.Errorf("message %d: %w", i, err)
 		}
 	}

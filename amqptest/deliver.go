@@ -2,6 +2,9 @@ package amqptest
 
 import (
 	"encoding/binary"
+	"fmt"
+
+	"github.com/Azure/go-amqp"
 
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
@@ -18,7 +21,17 @@ type delivery struct {
 
 // ready says whether the consumer may be given a message.
 func (l *link) ready() bool {
-	return l.credit > 0 && l.current == nil && !l.detached && l.ses.outWindow > 0 && l.ses.conn.room()
+	return l.credit > 0 && l.current == nil && !l.detached && !l.incomplete && l.ses.outWindow > 0 && l.ses.conn.room()
+}
+
+// takes says whether m is within the client's max-message-size, without which
+// the link ends. Spec: 2.7.3.
+func (l *link) takes(m *message) bool {
+	if l.largest == 0 || uint64(len(m.bytes())) <= l.largest {
+		return true
+	}
+	l.detach(refusal(amqp.ErrCondMessageSizeExceeded, fmt.Sprintf("a message of %d bytes, %d are allowed", len(m.bytes()), l.largest)))
+	return false
 }
 
 // deliver gives m to the consumer: all of it, or as much as the client's
@@ -102,6 +115,9 @@ func (l *link) appendTransfer(d *delivery, more bool) {
 		h := d.message.header
 		h.DeliveryCount = d.count
 		h.FirstAcquirer = !d.message.acquired
+		if h.HasTTL && l.ses.conn.srv.dialect.reducesTTL {
+			h.TTL = d.message.left()
+		}
 		c.out = h.Append(c.out)
 	}
 }

@@ -3,6 +3,7 @@ package amqptest
 import (
 	"bytes"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -387,5 +388,70 @@ func TestServer_holdsBackDeliveriesForAClientThatDoesNotRead(t *testing.T) {
 		}
 		r.send(&wire.Close{})
 		r.await(wire.CodeClose)
+	})
+}
+
+func TestLink_endsWhereAMessageIsTooLargeForTheClient(t *testing.T) {
+	for _, mode := range []wire.Symbol{"", distributionCopy} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(t, nil)
+			require.NoError(t, s.Put("orders", text("0"), text(strings.Repeat("x", 2000)), text("2")))
+			r := dialRaw(t, s).opened()
+			a := attachReceiver(0)
+			a.MaxMessageSize, a.Source.DistributionMode = 1000, mode
+			other := attachReceiver(1)
+			credit := linkFlow(5)
+			r.send(a, credit)
+			r.awaitTransfer()
+			d := r.awaitDetach()
+			assert.True(t, d.Closed)
+			require.NotNil(t, d.Error)
+			assert.EqualValues(t, amqp.ErrCondMessageSizeExceeded, d.Error.Condition)
+			assert.Len(t, s.Messages("orders"), 3, "all are there")
+			credit.NextIncomingID, credit.Handle = wire.Some(1), wire.Some(1)
+			r.send(other, credit)
+			for range 3 {
+				r.awaitTransfer()
+			}
+			bye(r)
+		})
+	}
+}
+
+func TestLink_isGivenNothingNewWhileItsUnsettledMapIsIncomplete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		require.NoError(t, s.Put("orders", text("0")))
+		r := dialRaw(t, s).opened()
+		a := attachReceiver(0)
+		a.Unsettled, a.IncompleteUnsettled = wire.Map{{Key: []byte("old")}}, true
+		r.send(a, linkFlow(5))
+		synctest.Wait()
+		assert.Len(t, s.Messages("orders"), 1)
+		bye(r)
+	})
+}
+
+func TestServer_settlesAfterAConsumerInOneRange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		require.NoError(t, s.Put("orders", numbered(5)...))
+		r := dialRaw(t, s).opened().receiving(5)
+		for range 5 {
+			r.awaitTransfer()
+		}
+		released := wire.State{Kind: wire.StateReleased}
+		r.send(
+			&wire.Disposition{Role: wire.RoleReceiver, First: 2, Last: 2, Settled: true, State: released},
+			&wire.Disposition{Role: wire.RoleReceiver, First: 0, Last: 1, State: wire.State{Kind: wire.StateAccepted}},
+			&wire.Disposition{Role: wire.RoleReceiver, First: 3, Last: 4, State: released},
+		)
+		for _, want := range []wire.Disposition{
+			{First: 0, Last: 1, Settled: true, State: wire.State{Kind: wire.StateAccepted}},
+			{First: 3, Last: 4, Settled: true, State: released},
+		} {
+			assert.Equal(t, want, r.awaitDisposition())
+		}
+		bye(r)
 	})
 }

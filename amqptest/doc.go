@@ -23,6 +23,12 @@
 // lifetime-policy says, with its link if it says nothing. A target without an
 // address takes messages that name theirs in "to".
 //
+// What a message's time-to-live or absolute-expiry-time ends is never delivered
+// and becomes a dead letter. One whose annotation x-opt-delivery-time (or
+// x-opt-delivery-delay) says so is delivered then; modified may carry it too.
+// Declare gives a node a delivery limit, a queue for its dead letters, a
+// time-to-live and a maximum length.
+//
 // Durable and shared subscriptions, selectors and transactions are refused with
 // amqp:not-implemented. Every other filter is ignored, and the answer says so.
 //

@@ -120,7 +120,7 @@ func TestFrames_ofEveryKind(t *testing.T) {
 			`server begin remote-channel=0 next-outgoing-id=0 incoming-window=2048 outgoing-window=2147483647`,
 			`server bytes`,
 			`client heartbeat`,
-			`client attach name=out handle=0 role=sender source={} target={address=orders expiry-policy=session-end capabilities=[queue]} ` +
+			`client attach name=out0 handle=0 role=sender source={} target={address=orders expiry-policy=session-end capabilities=[queue]} ` +
 				`unsettled={0102=null} initial-delivery-count=0 properties={x=00000000000000000000000000000001 y=d:""}`,
 		}, shown[:4])
 		assert.Equal(t, `client transfer not-shown=463`, shown[len(shown)-2])

@@ -40,18 +40,18 @@ func (s *Server) Put(addr amqpflow.Address, ms ...*amqp.Message) error {
 	if _, _, err := s.nameOf(addr); err != nil {
 		return fmt.Errorf("amqptest: put: %w", err)
 	}
-	stored, err := encode(ms)
+	stored, err := s.encode(ms)
 	if err != nil {
 		return fmt.Errorf("amqptest: put to %q: %w", addr, err)
 	}
 	s.lock()
 	defer s.unlock()
-	n, err := s.nodeAt(addr)
+	n, err := s.makeAt(addr)
 	if err != nil {
 		return fmt.Errorf("amqptest: put to %q: %w", addr, err)
 	}
 	for _, m := range stored {
-		n.publish(m)
+		n.store(m)
 	}
 	return nil
 }
@@ -158,7 +158,7 @@ func bodyBytes(m *amqp.Message) ([]byte, error) {
 }
 
 // Idle returns nil once nothing is queued, unsettled or in flight: the queues
-// are empty but for dead letters, consumers have settled what they were given,
+// are empty but for dead letters that nobody receives, consumers have settled what they were given,
 // no message is half received, and everything for the clients is written. On a
 // server that nobody has sent anything to that is at once.
 //
@@ -188,7 +188,7 @@ func (s *Server) Idle(ctx context.Context) error {
 
 func (s *Server) idleLocked() bool {
 	for _, n := range s.nodes {
-		if n.len() > 0 {
+		if n.len() > 0 && !n.expendable() {
 			return false
 		}
 	}
@@ -204,7 +204,7 @@ func (s *Server) idleLocked() bool {
 func (s *Server) busyLocked() string {
 	var queued []string
 	for name, n := range s.nodes {
-		if waiting := n.len(); waiting > 0 {
+		if waiting := n.len(); waiting > 0 && !n.expendable() {
 			queued = append(queued, fmt.Sprintf("%s %q has %d messages", n.kind, name, waiting))
 		}
 	}
@@ -216,7 +216,7 @@ func (s *Server) busyLocked() string {
 }
 
 func (c *conn) idle() bool {
-	if c.writing || len(c.out) > 0 {
+	if c.writing || len(c.out) > 0 || c.halfRead {
 		return false
 	}
 	for _, ses := range c.sessions {

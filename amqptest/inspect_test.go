@@ -74,7 +74,7 @@ func TestServer_returnsWhatGoAMQPCannotDecodeAsBytes(t *testing.T) {
 	payload, err := wire.AppendAMQPValue(nil, wire.Char('x'))
 	require.NoError(t, err)
 	var sections wire.Sections
-	m, err := newMessage(&sections, 0, payload)
+	m, err := newMessage(&sections, 0, payload, generic)
 	require.NoError(t, err)
 	s.makeNode("orders", kindQueue).publish(m)
 	ms := s.Messages("orders")
@@ -197,5 +197,22 @@ func TestServer_isNotIdleWhileSomethingIsToBeWritten(t *testing.T) {
 		require.NoError(t, s.Idle(t.Context()))
 		r.send(&wire.Close{})
 		r.await(wire.CodeClose)
+	})
+}
+
+func TestServer_isNotIdleWithinAFrame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		r := dialRaw(t, s).opened().sending()
+		delivery := first(0)
+		delivery.Settled, delivery.HasSettled = true, true
+		b := frameOf(wire.TypeAMQP, 0, &delivery, hello)
+		r.bytes(b[:20])
+		synctest.Wait()
+		assert.False(t, s.idle())
+		r.bytes(b[20:])
+		synctest.Wait()
+		assert.Equal(t, []string{"hello"}, bodies(t, s))
+		bye(r)
 	})
 }

@@ -13,15 +13,16 @@ const linkCredit = 256
 type link struct {
 	ses      *session
 	name     string
-	role     wire.Role    // ours
-	in       uint32       // the client's handle
-	out      uint32       // ours
-	address  string       // of its node on the wire
-	node     *node        // nil if the attach was refused
-	withheld *activeFault // its credit
-	detached bool         // our DETACH is out, the client's is awaited
-	released bool         // it is off its node
-	second   bool         // rcv-settle-mode second
+	role     wire.Role // ours
+	in       uint32    // the client's handle
+	out      uint32    // ours
+	address  string    // of its node on the wire
+	node     *node     // nil if the attach was refused
+	withheld bool      // a fault withholds its credit
+	lifted   bool      // and has just let go of it
+	detached bool      // our DETACH is out, the client's is awaited
+	released bool      // it is off its node
+	second   bool      // rcv-settle-mode second
 	sndMode  uint8
 
 	count  uint32 // delivery-count
@@ -32,6 +33,7 @@ type link struct {
 	queue          *queue
 	browses        bool          // takes nothing
 	next           uint64        // where it looks next, if it only looks
+	largest        uint64        // max-message-size, 0 for none
 	drain          bool          // the client wants its credit back
 	outcomes       []wire.Symbol // that the client may choose, nil for all
 	defaultOutcome *wire.State   // of what the client settles without one
@@ -44,7 +46,7 @@ type link struct {
 	partial    *incoming    // its last frame is still to come
 	owesCredit bool
 	unsettled  wire.Map // by delivery-tag: what the client may resume
-	incomplete bool     // and it may resume more than that
+	incomplete bool     // and it may resume more than that; as a consumer it takes nothing new
 	tags       tags     // of its deliveries that are unsettled
 }
 
@@ -101,6 +103,7 @@ func (l *link) accept(a *wire.Attach) {
 		l.outcomes, l.defaultOutcome = a.Source.Outcomes, a.Source.DefaultOutcome
 	}
 	if l.role == wire.RoleSender {
+		l.largest = a.MaxMessageSize
 		reply.Source, reply.Target = l.source, a.Target
 		reply.InitialDeliveryCount = wire.Some(0)
 	} else {
@@ -173,7 +176,7 @@ func (ses *session) onDetach(d *wire.Detach) {
 		return
 	}
 	ses.flush()
-	if l.detached || d.Closed || d.Error != nil {
+	if l.detached || d.Closed || d.Error != nil || !ses.conn.srv.dialect.suspends {
 		l.release()
 	} else {
 		l.suspend()

@@ -21,11 +21,13 @@ type message struct {
 	duplicate bool    // made by a fault
 	acquired  bool    // some consumer has been given it
 	refusedBy []*link // said undeliverable-here
+	expires   int64   // in Unix nanoseconds; 0: never
+	due       int64   // is not delivered before, in Unix nanoseconds; 0: at once
 }
 
 // newMessage checks payload, which it keeps. What a format other than 0 means
 // is between the two clients. Spec: 2.8.11.
-func newMessage(sections *wire.Sections, format uint32, payload []byte) (*message, error) {
+func newMessage(sections *wire.Sections, format uint32, payload []byte, d *dialect) (*message, error) {
 	m := &message{format: format, header: wire.Header{Priority: 4}, rest: payload}
 	if format != 0 {
 		return m, nil
@@ -46,6 +48,7 @@ func newMessage(sections *wire.Sections, format uint32, payload []byte) (*messag
 			m.messageID = id
 		}
 	}
+	m.schedule(sections, d)
 	return m, nil
 }
 

@@ -2,6 +2,7 @@ package amqptest
 
 import (
 	"slices"
+	"time"
 
 	"github.com/Azure/go-amqp"
 
@@ -20,6 +21,10 @@ type node struct {
 
 	owner    *link    // made it by a dynamic terminus; nil for every other
 	lifetime lifetime // of one that has an owner
+
+	settings nodeSettings
+	isGrave  bool    // dead letters of other nodes come here
+	thirsty  []*link // of publishers: they wait for credit
 
 	dead        []*message
 	settlements []Settlement
@@ -56,7 +61,7 @@ func (s *Server) makeNode(name string, kind nodeKind) *node {
 	if kind == kindAny {
 		kind = kindQueue
 	}
-	n := &node{srv: s, name: name, kind: kind}
+	n := &node{srv: s, name: name, kind: kind, settings: s.settings(QuorumQueue)}
 	if kind == kindQueue {
 		n.addQueue()
 	}
@@ -79,18 +84,32 @@ func (n *node) source() *queue {
 	return n.addQueue()
 }
 
-// publish stores m in every queue of n. A topic without subscriptions drops
-// it.
+// publish stores what a publisher has sent, and says what it is answered.
 func (n *node) publish(m *message) wire.State {
+	if n.settings.maxLength > 0 {
+		if state := n.admit(); state.Kind != wire.StateAccepted {
+			return state
+		}
+	}
+	n.store(m)
+	return stateAccepted
+}
+
+// store puts m in every queue of n. A topic without subscriptions drops it.
+func (n *node) store(m *message) {
+	if ttl := n.settings.ttl; ttl > 0 {
+		if at := time.Now().Add(ttl).UnixNano(); m.expires == 0 || at < m.expires {
+			m.expires = at
+		}
+	}
 	if n.kind == kindQueue {
 		n.queues[0].put(m)
-		return stateAccepted
+		return
 	}
 	for _, q := range n.queues {
 		c := *m
 		q.put(&c)
 	}
-	return stateAccepted
 }
 
 var stateAccepted = wire.State{Kind: wire.StateAccepted}
@@ -99,7 +118,7 @@ var stateAccepted = wire.State{Kind: wire.StateAccepted}
 func (n *node) len() int {
 	sum := 0
 	for _, q := range n.queues {
-		sum += q.len()
+		sum += q.len() + len(q.later)
 	}
 	return sum
 }

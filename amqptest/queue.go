@@ -2,7 +2,9 @@ package amqptest
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+	"time"
 )
 
 // queue is messages in the order of their arrival, and the links of those who
@@ -16,15 +18,29 @@ type queue struct {
 	links   []*link // of consumers
 	turn    int     // index in links of who is asked first
 	dirty   bool    // in srv.dirty
+
+	later   map[uint64]*message // by seq: not due yet
+	moments moments
 }
 
 func (q *queue) len() int { return len(q.waiting) - q.head }
 
 // all returns what waits, in order.
-func (q *queue) all() []*message { return q.waiting[q.head:] }
+func (q *queue) all() []*message {
+	all := q.waiting[q.head:]
+	if len(q.later) == 0 {
+		return all
+	}
+	all = slices.AppendSeq(slices.Clone(all), maps.Values(q.later))
+	slices.SortFunc(all, func(a, b *message) int { return cmp.Compare(a.seq, b.seq) })
+	return all
+}
 
 // drop forgets what waits.
-func (q *queue) drop() { q.waiting, q.head = nil, 0 }
+func (q *queue) drop() {
+	q.waiting, q.head, q.moments = nil, 0, nil
+	clear(q.later)
+}
 
 // touch makes unlock look for something to deliver.
 func (q *queue) touch() {
@@ -38,6 +54,9 @@ func (q *queue) touch() {
 func (q *queue) put(m *message) {
 	m.seq = q.seq
 	q.seq++
+	if q.isLater(m) {
+		return
+	}
 	if q.head > 0 && len(q.waiting) == cap(q.waiting) {
 		n := copy(q.waiting, q.waiting[q.head:])
 		clear(q.waiting[n:])
@@ -47,9 +66,31 @@ func (q *queue) put(m *message) {
 	q.touch()
 }
 
+// isLater keeps m aside if it is not due yet, and makes the agenda look at it
+// when its time comes.
+func (q *queue) isLater(m *message) bool {
+	if m.expires == 0 && m.due == 0 {
+		return false
+	}
+	later := m.due > time.Now().UnixNano()
+	if !later {
+		m.due = 0
+	} else {
+		if q.later == nil {
+			q.later = map[uint64]*message{}
+		}
+		q.later[m.seq] = m
+	}
+	q.watch(m)
+	return later
+}
+
 // giveBack puts a message where it was in the order of arrival.
 func (q *queue) giveBack(m *message) {
 	q.touch()
+	if q.isLater(m) {
+		return
+	}
 	if q.head == 0 {
 		space := max(len(q.waiting), 16)
 		q.waiting = append(make([]*message, space, 2*space+len(q.waiting)), q.waiting...)
@@ -78,9 +119,11 @@ func (q *queue) peek(l *link) int {
 		from = q.find(l.next)
 	}
 	for i := from; i < len(q.waiting); i++ {
-		if !slices.Contains(q.waiting[i].refusedBy, l) {
-			return i
+		m := q.waiting[i]
+		if slices.Contains(m.refusedBy, l) || m.expires != 0 && m.expired(time.Now().UnixNano()) {
+			continue
 		}
+		return i
 	}
 	return -1
 }
@@ -100,9 +143,12 @@ func (q *queue) take(i int) *message {
 // pump shows what waits to those who only look, gives it to the consumers, one
 // message each in turn, and ends the drains that have nothing to wait for.
 func (q *queue) pump() {
-	for _, l := range q.links {
-		if l.browses {
+	for i := 0; i < len(q.links); i++ {
+		if l := q.links[i]; l.browses {
 			q.show(l)
+			if l.released {
+				i-- // it has left
+			}
 		}
 	}
 	for q.len() > 0 && q.deliverOne() {
@@ -110,6 +156,7 @@ func (q *queue) pump() {
 	for _, l := range q.links {
 		l.finishDrain()
 	}
+	q.node.quench()
 }
 
 func (q *queue) deliverOne() bool {
@@ -120,8 +167,11 @@ func (q *queue) deliverOne() bool {
 			continue
 		}
 		if m := q.peek(l); m >= 0 {
+			m = q.reordered(l, m)
 			q.turn = at + 1
-			l.deliver(q.take(q.reordered(l, m)))
+			if l.takes(q.waiting[m]) {
+				l.deliver(q.take(m))
+			}
 			return true
 		}
 	}

@@ -139,6 +139,8 @@ func (l *link) goesOn(t *wire.Transfer) bool {
 		c.violatef(ruleContinuation, "link %q: delivery-id %d within delivery %d", l.name, t.DeliveryID.Value, p.id)
 	case t.DeliveryTag != nil && !p.tag.is(t.DeliveryTag):
 		c.violatef(ruleContinuation, "link %q: another delivery-tag within delivery %d", l.name, p.id)
+	case t.Resume && !p.resumed:
+		c.violatef(ruleContinuation, "link %q: delivery %d is resumed after its first frame", l.name, p.id)
 	case t.MessageFormat.Set && t.MessageFormat.Value != p.format:
 		c.violatef(ruleContinuation, "link %q: another message-format within delivery %d", l.name, p.id)
 	default:
@@ -172,7 +174,7 @@ func (l *link) complete(p *incoming) {
 			return
 		}
 	}
-	m, err := newMessage(&c.sections, p.format, p.payload)
+	m, err := newMessage(&c.sections, p.format, p.payload, c.srv.dialect)
 	if err != nil {
 		c.violatef(ruleMessage, "link %q: delivery %d: %v", l.name, p.id, err)
 		return

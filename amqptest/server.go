@@ -50,7 +50,7 @@ type Options struct {
 	HandleMax uint32
 	// IdleTimeout is how long a client may be silent before its connection
 	// is closed with amqp:resource-limit-exceeded. Half of it is announced.
-	// At least 2 milliseconds.
+	// From 2 milliseconds to 90 days.
 	//
 	// Default: for ever.
 	IdleTimeout time.Duration
@@ -77,6 +77,7 @@ const (
 	defaultMaxDeliveries = 10
 	minMaxFrameSize      = 512 // Spec: 2.8.19, MIN-MAX-FRAME-SIZE
 	minIdleTimeout       = 2 * time.Millisecond
+	maxIdleTimeout       = 90 * 24 * time.Hour // half of it is milliseconds in 32 bits
 )
 
 func (o *Options) withDefaults() (Options, error) {
@@ -91,6 +92,9 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	if r.IdleTimeout != 0 && r.IdleTimeout < minIdleTimeout {
 		errs = append(errs, fmt.Errorf("amqptest: Options.IdleTimeout: %v is below %v", r.IdleTimeout, minIdleTimeout))
+	}
+	if r.IdleTimeout > maxIdleTimeout {
+		errs = append(errs, fmt.Errorf("amqptest: Options.IdleTimeout: %v is above %v", r.IdleTimeout, maxIdleTimeout))
 	}
 	r.MaxFrameSize = or(r.MaxFrameSize, defaultMaxFrameSize)
 	r.Window = or(r.Window, defaultWindow)
@@ -142,6 +146,7 @@ type Server struct {
 	anonymous *node  // the node of targets without an address
 	dynamics  uint64 // dynamic nodes made so far
 	faulty
+	agenda     agenda
 	trace      trace
 	now        time.Time                // of clock; zero: not asked for since lock
 	watched    testing.TB               // shows the frames if it fails

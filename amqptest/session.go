@@ -21,7 +21,8 @@ type session struct {
 	// What the client sends.
 	nextIn      uint32               // transfer-id of its next transfer frame
 	inWindow    uint32               // transfer frames that it may send
-	withheld    *activeFault         // its window
+	withheld    bool                 // a fault withholds its window
+	lifted      bool                 // and has just let go of it
 	incoming    uint32               // delivery-id of its next delivery
 	anyIncoming bool                 // incoming counts
 	firstIn     uint32               // delivery-id of its first delivery
@@ -40,7 +41,8 @@ type session struct {
 	heard     bool   // the client has told us a next-incoming-id
 	heardNext uint32 // the last one
 	unsettled map[uint32]*delivery
-	excused   excused // delivery-ids that we settled ourselves
+	excused   excused  // delivery-ids that we settled ourselves
+	trailing  trailing // not sent yet
 }
 
 // onBegin opens a session on the client's channel.
@@ -194,9 +196,8 @@ func (ses *session) onFlow(f *wire.Flow) {
 		ses.resume()
 	}
 	if !f.Handle.Set {
-		if f.Echo {
-			ses.owesFlow = true
-			ses.owe()
+		if f.Echo && c.srv.dialect.echoes {
+			ses.writeFlow(nil, false)
 		}
 		return
 	}

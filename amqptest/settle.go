@@ -65,6 +65,7 @@ func (ses *session) onDisposition(d *wire.Disposition) {
 	if !ses.dispositionHolds(d) {
 		return
 	}
+	defer ses.trailing.flush(ses)
 	for id := d.First; ; id++ {
 		if d.Role == wire.RoleSender {
 			if d.Settled && !ses.forget(id) {
@@ -76,6 +77,31 @@ func (ses *session) onDisposition(d *wire.Disposition) {
 		if id == d.Last {
 			return
 		}
+	}
+}
+
+// trailing gathers what we settle after the consumer into ranges of one state.
+type trailing struct {
+	first, next uint32
+	any         bool
+	state       wire.State
+}
+
+func (e *trailing) add(ses *session, id uint32, state *wire.State) {
+	if e.any && e.next == id && e.state.Kind == state.Kind { // both from one disposition, or a source's default
+		e.next++
+		return
+	}
+	e.flush(ses)
+	*e = trailing{first: id, next: id + 1, any: true, state: *state}
+}
+
+func (e *trailing) flush(ses *session) {
+	if e.any {
+		e.any = false
+		ses.conn.write(ses.out, &wire.Disposition{
+			Role: wire.RoleSender, First: e.first, Last: e.next - 1, Settled: true, State: e.state,
+		})
 	}
 }
 
@@ -105,7 +131,7 @@ func (ses *session) settle(id uint32, disposition *wire.Disposition) bool {
 	}
 	if !disposition.Settled { // the second mode: the client learns that we settled it
 		ses.excused.add(id)
-		ses.conn.write(ses.out, &wire.Disposition{Role: wire.RoleSender, First: id, Last: id, Settled: true, State: state})
+		ses.trailing.add(ses, id, &state)
 	}
 	if !d.link.browses {
 		d.link.queue.settle(d, &state)
@@ -129,7 +155,7 @@ func (q *queue) conclude(d *delivery, state *wire.State) {
 	switch state.Kind {
 	case wire.StateAccepted:
 	case wire.StateRejected:
-		n.dead = append(n.dead, m)
+		n.bury(m, diedRejected)
 	case wire.StateModified:
 		m.annotate(state.Annotations)
 		if state.UndeliverableHere {
@@ -138,12 +164,12 @@ func (q *queue) conclude(d *delivery, state *wire.State) {
 		if state.DeliveryFailed {
 			m.header.DeliveryCount++
 		}
-		limit := q.srv.opts.MaxDeliveries
-		if !state.DeliveryFailed || limit <= 0 || int64(m.header.DeliveryCount) < int64(limit) {
+		m.postpone(state.Annotations)
+		if !state.DeliveryFailed || !n.failed(m) {
 			q.giveBack(m)
 			return
 		}
-		n.dead = append(n.dead, m)
+		n.bury(m, diedLimit)
 	default: // released, and settled without an outcome
 		q.giveBack(m)
 		return

@@ -163,7 +163,7 @@ final class Protonj2 {
     }
 
     private void idle() throws Exception {
-        Thread.sleep(2500);
+        Thread.sleep(4000);
         put("idle", "i-0");
         try (Receiver receiver = open("idle", 1)) {
             expect(receiver, "i-0");

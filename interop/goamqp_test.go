@@ -143,7 +143,7 @@ func (r goAMQP) browse(t *testing.T) {
 }
 
 func (r goAMQP) idle(t *testing.T) {
-	<-time.After(idleTimeout + idleTimeout/4)
+	<-time.After(2 * idleTimeout)
 	r.put(t, "idle", message("i-0"))
 	receiver := r.open(t, "idle", 1, nil)
 	r.expect(t, receiver, "i-0")

@@ -106,7 +106,7 @@ class Round:
                     receiver.accept()
 
     def idle(self):
-        end = time.monotonic() + 2.5
+        end = time.monotonic() + 4
         try:
             self.connection.wait(lambda: False, timeout=end - time.monotonic())
         except Timeout:

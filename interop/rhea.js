@@ -157,7 +157,7 @@ const steps = {
   },
 
   async idle(c) {
-    await new Promise((resolve) => { setTimeout(resolve, 2500); });
+    await new Promise((resolve) => { setTimeout(resolve, 4000); });
     await write(c, 'idle', message('i-0'));
     await read(c, { source: 'idle' }, 1, (inbox) => expect(inbox, 'i-0'));
   },

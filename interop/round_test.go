@@ -61,6 +61,7 @@ func round(t *testing.T, client func(ctx context.Context, url string)) {
 		Users: map[string]string{user: password}, IdleTimeout: idleTimeout,
 	})
 	defer server.Close()
+	amqptest.Check(t, server) // a round that fails shows the frames
 
 	address, err := url.Parse(server.URL())
 	require.NoError(t, err)
@@ -98,6 +99,21 @@ func checkBroker(ctx context.Context, t *testing.T, server *amqptest.Server) {
 	}
 	assert.Subset(t, server.Settlements("browsed"), accepted("b-0", "b-1"))
 	checkOutcomes(t, server)
+	checkHeartbeats(t, server)
+}
+
+// checkHeartbeats wants three from either side: nothing else keeps up a
+// connection that is idle.
+func checkHeartbeats(t *testing.T, server *amqptest.Server) {
+	t.Helper()
+	beats := map[bool]int{}
+	for _, frame := range server.Frames() {
+		if frame.Name == "heartbeat" {
+			beats[frame.Sent]++
+		}
+	}
+	assert.GreaterOrEqual(t, beats[false], 3, "of the client")
+	assert.GreaterOrEqual(t, beats[true], 3, "of the server")
 }
 
 // checkOutcomes does not ask for the order: what is given back may come again

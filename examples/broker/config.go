@@ -26,11 +26,16 @@ type config struct {
 func parse() *config {
 	c := &config{}
 	c.Users = map[string]string{}
-	level := slog.LevelWarn
+	level, trace := slog.LevelWarn, false
 	host := flag.String("host", "127.0.0.1", "`address` to listen on")
 	port := flag.Int("port", 5672, "`port` to listen on; 0 picks one")
 	flag.DurationVar(&c.limit, "for", 0, "how long to serve; 0 is until interrupted")
-	flag.TextVar(&level, "v", level, "what to log: error, warn, info (connections) or debug (links and settlements)")
+	flag.Func("v", "`what` to log: error, warn, info (connections), debug (links, settlements) or trace (frames)", func(name string) error {
+		if trace = name == "trace"; trace {
+			name = "debug"
+		}
+		return level.UnmarshalText([]byte(name))
+	})
 	flag.Func("queues", "`names` that are there from the start: orders,invoices", list(func(name string) error {
 		c.nodes = append(c.nodes, amqpflow.Queue(name))
 		return nil
@@ -49,6 +54,9 @@ func parse() *config {
 	}))
 	flag.Parse()
 	c.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	if trace {
+		c.Trace = c.Logger
+	}
 	c.listen = net.JoinHostPort(*host, strconv.Itoa(*port))
 	return c
 }
