@@ -15,6 +15,8 @@ var scenarios = []scenario{
 	slow,
 	refuse,
 	interleavings,
+	alarm,
+	credentials,
 	kill,
 	soak,
 }

@@ -69,7 +69,7 @@ const (
 	setupWithin = 30 * time.Second
 )
 
-func (t *trial) queue(n int) string { return fmt.Sprintf("%s-%d", t.ledger.run, n) }
+func (t *trial) queue(n int) string { return fmt.Sprintf("%s%s-%d", t.load.Prefix, t.ledger.run, n) }
 
 // breach notes that an invariant does not hold.
 func (t *trial) breach(format string, args ...any) {
@@ -120,7 +120,7 @@ func (t *trial) connect(ctx context.Context) error {
 		var d net.Dialer
 		return d.DialContext(ctx, network, addr)
 	}
-	t.broker = amqpflow.New(t.relay.through(t.peer.url()), &o)
+	t.broker = amqpflow.New(t.relay.through(t.peer.url(), o.Credentials == nil), &o)
 	t.subscribe()
 	setup, cancel := context.WithTimeout(ctx, setupWithin)
 	defer cancel()
