@@ -50,9 +50,12 @@ func held() load {
 
 // withheld runs what amqptest can withhold.
 func (b *battery) withheld(ctx context.Context, seed uint64, times int) *result {
-	return b.inProcess(amqptest.Options{}, func(p *inProcess) *result {
+	return b.inProcess(amqptest.Options{Window: 200}, func(p *inProcess) *result {
 		return b.trial(ctx, "alarm", seed, p, held(), nil, func(ctx context.Context, t *trial) error {
 			queue := amqpflow.Queue(t.queue(0))
+			if err := t.flowing(ctx); err != nil { // so that it happens to the link that is used
+				return err
+			}
 			full := &amqp.Error{Condition: amqp.ErrCondResourceLimitExceeded, Description: "on purpose"}
 			for range times {
 				for _, f := range []amqptest.Fault{

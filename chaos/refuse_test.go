@@ -106,7 +106,7 @@ func TestRefuse(t *testing.T) {
 				tried := dials
 				if test.links {
 					tried = links
-					assert.Len(t, dials.gaps(), 0, "a link harms no connection")
+					assert.Empty(t, dials.gaps(), "a link harms no connection")
 				}
 				growing(t, tried.gaps())
 				assert.Error(t, b.Ready())
