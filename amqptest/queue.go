@@ -14,11 +14,11 @@ type queue struct {
 	node    *node
 	waiting []*message // waiting[head:], ascending by seq
 	head    int
-	seq     uint64
 	links   []*link // of consumers
 	turn    int     // index in links of who is asked first
 	dirty   bool    // in srv.dirty
 
+	arrivals uint64
 	later   map[uint64]*message // by seq: not due yet
 	moments moments
 }
@@ -52,8 +52,12 @@ func (q *queue) touch() {
 
 // put appends a message that has just arrived.
 func (q *queue) put(m *message) {
-	m.seq = q.seq
-	q.seq++
+	m.seq = uint64(q.srv.dialect.order(q.node, m))<<orderShift | q.arrivals<<gapShift
+	q.arrivals++
+	if q.len() > 0 && q.waiting[len(q.waiting)-1].seq > m.seq {
+		q.giveBack(m)
+		return
+	}
 	if q.isLater(m) {
 		return
 	}
@@ -83,6 +87,21 @@ func (q *queue) isLater(m *message) bool {
 	}
 	q.watch(m)
 	return later
+}
+
+// A message's seq is its order by the dialect, its arrival, and a gap for what
+// is given back in front of it.
+const (
+	orderShift = 56
+	gapShift   = 10
+)
+
+// returned is giveBack for what a consumer has settled.
+func (q *queue) returned(m *message) {
+	if q.len() > 0 && q.srv.dialect.prepends(q.node) {
+		m.seq = q.waiting[q.head].seq - 1
+	}
+	q.giveBack(m)
 }
 
 // giveBack puts a message where it was in the order of arrival.

@@ -149,7 +149,7 @@ func (l *link) goesOn(t *wire.Transfer) bool {
 
 // topUp makes the next flush grant credit once half of it is used.
 func (l *link) topUp() {
-	if l.credit <= linkCredit/2 && !l.detached {
+	if l.credit <= l.ses.conn.srv.dialect.credit/2 && !l.detached {
 		l.oweCredit()
 	}
 }

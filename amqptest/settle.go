@@ -151,27 +151,30 @@ func (q *queue) settle(d *delivery, state *wire.State) {
 
 // conclude does with the message of d what its outcome says.
 func (q *queue) conclude(d *delivery, state *wire.State) {
-	m, n := d.message, q.node
+	m, n, dialect := d.message, q.node, q.srv.dialect
 	switch state.Kind {
 	case wire.StateAccepted:
 	case wire.StateRejected:
+		if dialect.rejectedCounts {
+			m.header.DeliveryCount++
+		}
 		n.bury(m, diedRejected)
 	case wire.StateModified:
-		m.annotate(state.Annotations)
-		if state.UndeliverableHere {
-			m.refusedBy = append(m.refusedBy, d.link)
-		}
+		dialect.modified(n, m, d.link, state)
 		if state.DeliveryFailed {
 			m.header.DeliveryCount++
 		}
-		m.postpone(state.Annotations)
-		if !state.DeliveryFailed || !n.failed(m) {
-			q.giveBack(m)
+		switch {
+		case dialect.undeliverable && state.UndeliverableHere:
+			n.bury(m, diedRejected)
+		case state.DeliveryFailed && n.failed(m):
+			n.bury(m, diedLimit)
+		default:
+			q.returned(m)
 			return
 		}
-		n.bury(m, diedLimit)
 	default: // released, and settled without an outcome
-		q.giveBack(m)
+		q.returned(m)
 		return
 	}
 	n.expire(nil)

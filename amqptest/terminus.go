@@ -21,7 +21,7 @@ const (
 func (l *link) resolve(a *wire.Attach) *wire.Error {
 	switch {
 	case l.role == wire.RoleSender && a.Source == nil:
-		return refusal(amqp.ErrCondInvalidField, "an attach without a source")
+		return &l.ses.conn.srv.dialect.noSource
 	case l.role == wire.RoleSender:
 		return l.resolveSource(*a.Source)
 	case a.Coordinator != nil:
@@ -44,7 +44,7 @@ func (l *link) resolveSource(t wire.Source) *wire.Error {
 	case e != nil:
 		return e
 	case n == nil:
-		return refusal(amqp.ErrCondInvalidField, "an attach without an address")
+		return &l.ses.conn.srv.dialect.noSourceAddress
 	case n.kind == kindTopic && durable(&t):
 		return refusal(amqp.ErrCondNotImplemented, "durable subscriptions are not implemented")
 	}
@@ -53,7 +53,7 @@ func (l *link) resolveSource(t wire.Source) *wire.Error {
 		t.Address, t.HasAddress, t.DynamicNodeProperties = n.name, true, properties
 	}
 	l.source, l.queue = &t, n.source()
-	l.browses = n.kind == kindQueue && t.DistributionMode == distributionCopy
+	l.browses = n.kind == kindQueue && t.DistributionMode == distributionCopy && l.ses.conn.srv.dialect.browses
 	l.enter(n)
 	return nil
 }
