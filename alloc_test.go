@@ -176,7 +176,6 @@ func TestSubscription_allocatesAtMostTwicePerDelivery(t *testing.T) {
 	assert.LessOrEqual(t, bytes, 900.0)
 
 	_ = client.Close()
-	<-b.Done()
 	_ = b.Shutdown(within(t, 10*time.Second))
 	_, _ = io.Copy(io.Discard, server)
 	s.wg.Wait()

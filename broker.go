@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/amqpflow/amqpflow/internal/address"
+	"github.com/amqpflow/amqpflow/internal/backoff"
 	"github.com/amqpflow/amqpflow/internal/dataplane"
 )
 
@@ -29,12 +31,20 @@ type core struct {
 	observe observer
 	pub     *Publisher
 
-	connecting chan struct{} // capacity 1: held by the one Connect that is under way
+	failover []*target      // Options.FailoverURLs
+	backoff  backoff.Policy // between attempts to connect, and to attach
+
+	connecting chan struct{}           // capacity 1: held by the one Connect that is under way
+	life       context.Context         // the broker's lifetime: ends with Shutdown, or when it is finished
+	endLife    context.CancelCauseFunc // of life
 
 	mu        sync.Mutex
 	inProcess bool                    // how the first Connect connected
-	chosen    bool                    // inProcess counts
-	conn      *connection             // nil until Connect succeeded
+	connected bool                    // the first Connect has succeeded, and inProcess counts
+	conn      *connection             // nil before that, and while the connection is lost
+	outage    error                   // why there is none; nil while there is one
+	changed   chan struct{}           // closed and replaced when there is one again
+	dialect   address.Dialect         // of the last connection
 	subs      []*Subscription         // in the order of registration
 	stop      *stop                   // the Shutdown, once called
 	abort     context.CancelCauseFunc // ends the Connect that is under way
@@ -42,7 +52,8 @@ type core struct {
 	finished  bool
 	err       error          // why it is finished; nil after a clean Shutdown
 	done      chan struct{}  // closed when finished
-	wg        sync.WaitGroup // attaches in the background, receive goroutines and the supervisor; waited for by Shutdown
+	wg        sync.WaitGroup // the subscriptions' goroutines and the supervisor; waited for by Shutdown
+	calls     sync.WaitGroup // calls into go-amqp whose caller may have left; waited for by Shutdown
 	enders    sync.WaitGroup // Shutdown's own waits, which may outlive it where a goroutine hangs
 }
 
@@ -54,25 +65,30 @@ type core struct {
 // reported by Connect.
 func New(url string, opts ...*Options) *Broker {
 	o, bad := one("New", opts).withDefaults()
+	failover, wrong := parseFailover(url, &o)
 	c := &core{
-		url: func() string { return url }, opts: o, invalid: bad, codecs: o.Codecs, log: o.Logger,
+		url: func() string { return url }, opts: o, invalid: append(bad, wrong...), codecs: o.Codecs, log: o.Logger,
 		observe:    observer{user: *o.Observer, log: o.Logger},
+		failover:   failover,
+		backoff:    backoff.Policy{Min: minBackoff, Max: maxBackoff},
 		connecting: make(chan struct{}, 1),
+		changed:    make(chan struct{}),
 		done:       make(chan struct{}),
 	}
+	c.life, c.endLife = context.WithCancelCause(context.Background())
 	c.pub = newPublisher(c)
 	return &Broker{c: c}
 }
 
 var errRunning = errors.New("amqpflow: run: is running already")
 
-// Run connects unless the Broker is connected, serves until ctx ends or the
-// broker fails, and shuts down within Options.ShutdownTimeout.
+// Run connects unless the Broker has connected, serves until ctx ends or a
+// handler returns FailFast, and shuts down within Options.ShutdownTimeout. A
+// connection that is lost does not end it: see Ready and Observer.
 //
 // It returns nil after ctx ended and everything was drained, never ctx's
-// error; the error of Connect; the error of Shutdown; or why the broker
-// failed: the connection was lost, or a handler returned FailFast. Running
-// twice at once is an error.
+// error; the error of Connect; the error of Shutdown; or that of FailFast.
+// Running twice at once is an error.
 func (b *Broker) Run(ctx context.Context) error {
 	if b.c == nil {
 		return ErrNotConnected
@@ -84,7 +100,7 @@ func (b *Broker) Run(ctx context.Context) error {
 		return errRunning
 	}
 	c.running = true
-	connected := c.conn != nil && c.stop == nil
+	connected := c.connected && c.stop == nil
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
@@ -114,8 +130,10 @@ func (b *Broker) Run(ctx context.Context) error {
 }
 
 // Ready returns nil when the connection is open and every subscription is
-// attached, else one error that names everything which is not. A subscription
-// that ended is never ready again. It does no I/O, for a readiness probe.
+// attached or paused, else one error that names everything which is not, and why:
+// ErrNotConnected (with ErrAuthentication beside it where the peer refuses the
+// credentials), *AttachError, ErrLinkLost. A subscription that ended is never
+// ready again. It does no I/O, for a readiness probe.
 func (b *Broker) Ready() error {
 	if b.c == nil {
 		return ErrNotConnected
@@ -124,11 +142,11 @@ func (b *Broker) Ready() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var missing []error
-	if c.conn == nil || c.finished || c.stop != nil {
+	if !c.conn.usable() || c.finished || c.stop != nil {
 		missing = append(missing, c.notConnectedLocked())
 	}
 	for _, s := range c.subs {
-		if state, err := s.status(); state != Attached {
+		if state, err := s.status(); state != Attached && state != Paused {
 			missing = append(missing, s.notReady(state, err))
 		}
 	}
@@ -158,7 +176,7 @@ var closedChannel = func() chan struct{} {
 }()
 
 // Err returns why the broker is finished: nil while it is not, and after a
-// clean Shutdown.
+// clean Shutdown. A connection that is lost is no reason: see Ready.
 func (b *Broker) Err() error {
 	if b.c == nil {
 		return ErrNotConnected
@@ -188,16 +206,23 @@ func (b *Broker) Subscriptions() []*Subscription {
 }
 
 // Connect connects to the server of the Broker's URL and attaches every
-// registered subscription; it returns when all of that is done. Connecting
-// while connected is a no-op.
+// registered subscription; it returns when all of that is done.
+// Options.FailoverURLs are tried where the URL's host cannot be connected to.
+// From then on the broker stays connected by itself: what is lost, be it a
+// link, a session or the connection, is made again, with growing delays, until
+// Shutdown. Connecting once more waits, within ctx, until the connection is
+// open.
 //
 // ctx bounds the call. It returns the join of everything that is wrong with
 // the options and the registrations, before any I/O; a *ConnectError with the
-// step that failed; an *AttachError for each link that was refused;
-// ErrConnectedElsewhere after ConnectInProcess; ErrShutdown after Shutdown;
-// and Err's error after the broker failed. When it fails everything is closed
-// again, the subscriptions are registered as before, and Connect may be
-// called again.
+// step that failed (of the last URL that was tried; with ErrAuthentication in
+// its chain where the peer refused the credentials); an *AttachError for each
+// link that was refused; ErrConnectedElsewhere after ConnectInProcess;
+// ErrShutdown after Shutdown; and Err's error after a FailFast. When it fails
+// everything is closed again, the subscriptions are registered as before, and
+// Connect may be called again. With Options.ConnectRetry it fails only for what
+// is wrong with options, URL and registrations, and when ctx ends, whose error
+// is in the chain then, beside the last failure.
 //
 // Spec: 2.2 (version negotiation), 2.4.1 (open), 2.5.1 (begin), 2.6.3
 // (attach), 5.3 (SASL).
@@ -231,9 +256,11 @@ func (c *core) notConnected() error {
 func (c *core) notConnectedLocked() error {
 	switch {
 	case c.stop != nil:
-		return fmt.Errorf("%w: shutting down, or shut down", ErrNotConnected)
+		return fmt.Errorf("%w: %w", ErrNotConnected, plain{ErrShutdown})
 	case c.finished && c.err != nil:
 		return fmt.Errorf("%w: %s", ErrNotConnected, bare(c.err))
+	case c.outage != nil:
+		return fmt.Errorf("%w: %w", ErrNotConnected, plain{c.outage})
 	case c.conn != nil:
 		return fmt.Errorf("%w: the connection was lost", ErrNotConnected)
 	default:
@@ -250,12 +277,6 @@ func (c *core) fail(err error) {
 	}
 }
 
-func (c *core) isStopping() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.stop != nil
-}
-
 // finishLocked records why the broker is finished; the first one counts.
 func (c *core) finishLocked(err error) {
 	if c.finished {
@@ -263,19 +284,10 @@ func (c *core) finishLocked(err error) {
 	}
 	c.finished, c.err = true, err
 	close(c.done)
+	c.endLife(err)
 	if err != nil {
 		c.log.Error("broker ended", logError, err)
 	}
-}
-
-// connection returns the connection, nil unless it is open.
-func (c *core) connection() *connection {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.conn == nil || isClosed(c.conn.plane.Done()) {
-		return nil
-	}
-	return c.conn
 }
 
 var processStart = time.Now()

@@ -25,13 +25,32 @@ type connection struct {
 	holds   bool // modified with x-opt-delivery-time comes back then: see handover
 
 	sessions sessions
-	opening  chan struct{}  // capacity 1: held while a session is begun, which the data plane allows one at a time
-	pub      *session       // of the sending links
-	lost     bool           // the loss was told; guarded by core.mu
-	calls    sync.WaitGroup // calls into go-amqp whose caller may have left
+	opening  chan struct{} // capacity 1: held while a session is begun, which the data plane allows one at a time
+	pub      *session      // of the sending links
+	health   health
 }
 
 type dialFunc func(context.Context) (net.Conn, error)
+
+// route is how the peer is reached.
+type route struct {
+	targets []*target
+	dial    dialFunc // of ConnectInProcess; nil for a server
+}
+
+func (c *core) route(dial dialFunc) (*route, error) {
+	first, err := parseURL(c.url())
+	if err == nil && first.user != nil && c.opts.Credentials != nil {
+		err = errBothCredentials
+	}
+	if err != nil {
+		return nil, &ConnectError{URL: redact(c.url()), Step: stepParse, Err: err}
+	}
+	if dial != nil {
+		return &route{targets: []*target{first}, dial: dial}, nil
+	}
+	return &route{targets: append([]*target{first}, c.failover...)}, nil
+}
 
 // connect is Connect, and with dial ConnectInProcess.
 func (c *core) connect(ctx context.Context, dial dialFunc) error {
@@ -44,10 +63,37 @@ func (c *core) connect(ctx context.Context, dial dialFunc) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	subs, connected, err := c.mayConnect(dial != nil, cancel)
-	if err != nil || connected {
+	if err != nil {
 		return err
 	}
-	conn, err := c.open(ctx, dial)
+	if connected {
+		_, err := c.await(ctx)
+		return err
+	}
+	way, err := c.route(dial)
+	if err != nil {
+		return err
+	}
+	var failure error
+	for failed := 1; ; failed++ {
+		err := c.connectOnce(ctx, way, subs)
+		switch {
+		case err == nil || !c.opts.ConnectRetry:
+			return err
+		case ctx.Err() != nil && failure != nil:
+			return fmt.Errorf("%w: %w", failure, causeOf(ctx, nil))
+		case ctx.Err() != nil:
+			return err
+		}
+		failure = err
+		if c.pause(ctx, failed, failure) != nil {
+			return fmt.Errorf("%w: %w", failure, plain{causeOf(ctx, nil)})
+		}
+	}
+}
+
+func (c *core) connectOnce(ctx context.Context, way *route, subs []*Subscription) error {
+	conn, err := c.open(ctx, way, c.opts.ConnectRetry)
 	if err != nil {
 		return err
 	}
@@ -55,7 +101,7 @@ func (c *core) connect(ctx context.Context, dial dialFunc) error {
 		conn.undo(subs)
 		return err
 	}
-	return c.adopt(conn, dial != nil, subs)
+	return c.adopt(conn, way, subs)
 }
 
 // mayConnect decides what a Connect has to do, and returns the subscriptions
@@ -66,11 +112,11 @@ func (c *core) mayConnect(inProcess bool, abort context.CancelCauseFunc) (subs [
 	switch {
 	case c.stop != nil:
 		return nil, false, ErrShutdown
-	case c.chosen && c.inProcess != inProcess:
+	case c.connected && c.inProcess != inProcess:
 		return nil, false, ErrConnectedElsewhere
 	case c.finished:
 		return nil, false, c.err
-	case c.conn != nil:
+	case c.connected:
 		return nil, true, nil
 	}
 	bad := append([]error(nil), c.invalid...)
@@ -83,7 +129,7 @@ func (c *core) mayConnect(inProcess bool, abort context.CancelCauseFunc) (subs [
 
 // adopt makes conn the broker's connection, and attaches what was registered
 // while Connect was under way.
-func (c *core) adopt(conn *connection, inProcess bool, attached []*Subscription) error {
+func (c *core) adopt(conn *connection, way *route, attached []*Subscription) error {
 	c.mu.Lock()
 	c.abort = nil
 	if c.stop != nil {
@@ -91,18 +137,16 @@ func (c *core) adopt(conn *connection, inProcess bool, attached []*Subscription)
 		conn.undo(attached)
 		return ErrShutdown
 	}
-	c.conn, c.chosen, c.inProcess = conn, true, inProcess
+	c.conn, c.connected, c.inProcess, c.dialect = conn, true, way.dial != nil, conn.dialect
 	for _, s := range c.subs {
 		if !slices.Contains(attached, s) {
-			c.wg.Go(func() { s.attachLater(conn) })
+			c.wg.Go(func() { s.serve(nil) })
 		}
 	}
 	announced := make(chan struct{})
-	c.wg.Go(func() { conn.supervise(announced) })
+	c.wg.Go(func() { c.supervise(conn, way, announced) })
 	c.mu.Unlock()
-	peer := conn.plane.Peer()
-	c.log.Info("connected", logPeer, describe(peer.Properties), "container", peer.ContainerID)
-	c.observe.connection(true, nil)
+	conn.announce()
 	close(announced)
 	for _, s := range attached {
 		s.begin()
@@ -110,34 +154,11 @@ func (c *core) adopt(conn *connection, inProcess bool, attached []*Subscription)
 	return nil
 }
 
-// supervise notices the loss of the connection, and reports it once the
-// connection was announced. Recovery begins here.
-//
-// Started by adopt; ends with the connection; waited for by the broker's wait
-// group.
-func (cn *connection) supervise(announced <-chan struct{}) {
-	<-cn.plane.Done()
-	c, cause := cn.c, cn.plane.Err()
-	if c.isStopping() {
-		return
-	}
-	<-announced
-	c.mu.Lock()
-	stopping := c.stop != nil
-	cn.lost = !stopping
-	subs := append([]*Subscription(nil), c.subs...)
-	c.mu.Unlock()
-	if stopping {
-		return
-	}
-	cause = fmt.Errorf("connection lost: %w", goError(cause))
-	lost := fmt.Errorf("amqpflow: %w", cause)
-	c.log.Warn("connection lost", logError, lost)
-	c.observe.connection(false, lost)
-	for _, s := range subs {
-		s.end(s.lost(cause))
-	}
-	c.fail(lost)
+// announce tells that the connection is open.
+func (cn *connection) announce() {
+	peer := cn.plane.Peer()
+	cn.c.log.Info("connected", logPeer, describe(peer.Properties), "container", peer.ContainerID)
+	cn.c.observe.connection(true, nil)
 }
 
 // attachAll attaches the subscriptions in parallel and returns the join of

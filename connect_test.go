@@ -175,12 +175,10 @@ func TestBroker_inProcessAndServerExcludeEachOther(t *testing.T) {
 				assert.Len(t, p.sent(wire.CodeOpen), 1)
 
 				p.hangUp()
-				<-b.Done()
+				synctest.Wait()
 				require.ErrorIs(t, other(), amqpflow.ErrConnectedElsewhere, "also after a loss")
-				require.Error(t, b.Err())
-				require.Equal(t, b.Err(), first(), "the same kind after a loss returns Err")
-
-				_ = b.Shutdown(within(t, time.Second))
+				require.NoError(t, b.Err())
+				shutdown(t, b)
 				require.ErrorIs(t, first(), amqpflow.ErrShutdown)
 				require.ErrorIs(t, other(), amqpflow.ErrShutdown)
 			})

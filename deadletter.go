@@ -149,14 +149,14 @@ func (f *failure) description() string {
 // forward sends a message that is encoded, past the middleware, and waits for
 // its outcome. Many to one address may be under way.
 func (p *Publisher) forward(ctx context.Context, to Address, payload []byte) error {
-	conn, err := p.enter(ctx)
-	if err != nil {
+	var call publishing
+	if err := p.enter(ctx, &call, to); err != nil {
 		return err
 	}
 	defer p.active.Done()
-	call := publishing{conn: conn, started: p.c.clock(), receipt: new(Receipt), reply: true}
-	call.receipt.started = call.started
-	err = p.send(ctx, &call, to, payload)
+	call.receipt, call.reply = &Receipt{started: call.started}, true
+	err := p.send(ctx, &call, to, payload)
+	p.arrived(&call)
 	if call.receipt.plane == nil {
 		p.report(to, OutcomeNone, call.started, err)
 	}

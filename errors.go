@@ -13,10 +13,14 @@ import (
 
 // Sentinels, to be tested for with errors.Is.
 var (
-	// ErrNotConnected is returned by Publish before Connect, after Shutdown and
-	// after the connection was lost, and by every method of a zero Broker. What
-	// was to be sent was not sent.
+	// ErrNotConnected is returned by Publish before Connect and after Shutdown,
+	// and while the connection is lost when its context ends, at once where too
+	// many wait already (Options.MaxPending) or none may (FailFastPublish); and
+	// by every method of a zero Broker. What was to be sent was not sent.
 	ErrNotConnected = errors.New("amqpflow: not connected")
+	// ErrAuthentication is in the chain of Connect's *ConnectError, and of
+	// Ready's error, where the peer refused the credentials.
+	ErrAuthentication = errors.New("amqpflow: authentication failed")
 	// ErrShutdown is returned by Connect and Run after Shutdown, and is the
 	// cause with which a handler's context ends when Shutdown's own context
 	// ends before the handler.
@@ -64,8 +68,9 @@ func (e *ConnectError) Error() string {
 // Unwrap returns the cause.
 func (e *ConnectError) Unwrap() error { return e.Err }
 
-// AttachError is returned by Connect, Attached and Err when the peer refused
-// the link of an address, and by Publish (inside a *PublishError).
+// AttachError is returned by Connect, Attached, Err and Ready when the peer
+// refused the link of an address, and by Publish (inside a *PublishError). A
+// subscription of a connected broker tries again.
 type AttachError struct {
 	Address Address
 	Err     error
@@ -229,6 +234,13 @@ func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
+
+// plain is an error that stands inside the text of another: without the
+// package's name.
+type plain struct{ error }
+
+func (p plain) Error() string { return bare(p.error) }
+func (p plain) Unwrap() error { return p.error }
 
 // bare is a cause's text without the package's name, which stands once in a
 // text.

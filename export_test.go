@@ -24,3 +24,9 @@ func SetHandOverAbove(t *testing.T, d time.Duration) {
 
 // HandedOver is how many retries that the broker holds are remembered.
 func HandedOver(s *Subscription) int { return int(s.handover.pending.Load()) }
+
+// WithoutJitter makes the delays between attempts what they are at most.
+func WithoutJitter(b *Broker) *Broker {
+	b.c.backoff.Jitter = func(bound time.Duration) time.Duration { return bound }
+	return b
+}

@@ -40,40 +40,42 @@ func (lc *linkCache) init(p *Publisher) {
 	lc.renewing, lc.freed = make(chan struct{}, 1), make(chan struct{})
 }
 
-// get returns the address's link, which put gives back; the first call
-// attaches it. The error is that of an address which cannot be published to.
-func (lc *linkCache) get(conn *connection, addr Address) (*sending, error) {
+// get returns what is sent to the address, which put gives back. The error is
+// that of an address which cannot be published to.
+func (lc *linkCache) get(addr Address) (*sending, error) {
 	lc.mu.Lock()
 	defer lc.mu.Unlock()
 	s := lc.links[addr]
-	if s == nil || !s.usable(conn) {
-		parsed, err := addr.parse()
+	if s == nil {
+		node, err := addr.parse()
 		if err != nil {
 			return nil, err
 		}
-		node, err := parsed.Target(conn.dialect)
-		if err != nil {
-			return nil, err
+		s = &sending{p: lc.p, addr: addr, node: node, turn: make(chan struct{}, 1)}
+		if len(lc.links) >= maxLinks {
+			s.evicted = lc.evictLocked(nil)
 		}
-		s = lc.addLocked(conn, addr, node)
+		lc.links[addr] = s
+		if lc.timer == nil && !lc.closed {
+			lc.timer = time.AfterFunc(linkIdle, lc.closeIdle)
+		}
 	}
 	s.users++
 	return s, nil
 }
 
-func (lc *linkCache) addLocked(conn *connection, addr Address, node address.Node) *sending {
-	var evicted *sending
-	delete(lc.links, addr)
-	if len(lc.links) >= maxLinks {
-		evicted = lc.evictLocked()
+// attach makes l the link of its address and begins to attach it.
+func (lc *linkCache) attach(l *sendingLink, node address.Node) error {
+	lc.mu.Lock()
+	defer lc.mu.Unlock()
+	if lc.closed {
+		return lc.p.c.notConnected()
 	}
-	s := newSending(lc.p, conn, addr)
-	lc.links[addr] = s
-	if lc.timer == nil && !lc.closed {
-		lc.timer = time.AfterFunc(linkIdle, lc.closeIdle)
-	}
-	conn.calls.Go(func() { s.attach(node, evicted) })
-	return s
+	evicted := l.s.evicted
+	l.s.evicted = nil
+	l.s.link.Store(l)
+	lc.p.c.calls.Go(func() { l.attach(node, evicted) })
+	return nil
 }
 
 func (lc *linkCache) put(s *sending) {
@@ -102,15 +104,15 @@ func (lc *linkCache) tellLocked() {
 
 // makeRoom closes the least recently used link, once one is idle, for a link
 // that the peer's limit leaves no room for. It returns false where waiting is
-// of no use: s is the only one, or it is over with all of them.
-func (lc *linkCache) makeRoom(s *sending) bool {
+// of no use: there is no other, or it is over with all of them.
+func (lc *linkCache) makeRoom(l *sendingLink) bool {
 	for {
 		lc.mu.Lock()
 		lc.wanted.Store(true) // before the look: what becomes idle after it tells
-		freed, hopeless := lc.freed, lc.closed || len(lc.links) < 2
-		var oldest *sending
+		freed, hopeless := lc.freed, lc.closed || !lc.othersLocked(l)
+		var oldest *sendingLink
 		if !hopeless {
-			oldest = lc.evictLocked()
+			oldest = lc.evictLocked(l)
 		}
 		lc.mu.Unlock()
 		switch {
@@ -122,31 +124,52 @@ func (lc *linkCache) makeRoom(s *sending) bool {
 		}
 		select {
 		case <-freed:
-		case <-s.conn.plane.Done():
+		case <-l.conn.plane.Done():
 			return false
 		}
 	}
 }
 
-// idleLocked reports whether the link is made and nobody uses it.
-func (s *sending) idleLocked() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.users == 0 && s.inFlight == 0 && isClosed(s.answered)
+// othersLocked reports whether there is a link besides l.
+func (lc *linkCache) othersLocked(l *sendingLink) bool {
+	for _, s := range lc.links {
+		if other := s.link.Load(); other != l && other.live() {
+			return true
+		}
+	}
+	return false
 }
 
-// evictLocked takes the least recently used link out, nil if all are in use.
-func (lc *linkCache) evictLocked() *sending {
+// idleLocked reports whether nobody uses the address and its link, if any, has
+// nothing under way.
+func (s *sending) idleLocked() bool {
+	l := s.link.Load()
+	if s.users > 0 || l == nil {
+		return s.users == 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.inFlight == 0 && isClosed(l.answered)
+}
+
+// evictLocked takes the least recently used address out that has nothing under
+// way, and returns its link; where that is to make room for wanting, only one
+// with a link. It returns nil where there is none.
+func (lc *linkCache) evictLocked(wanting *sendingLink) *sendingLink {
 	var oldest *sending
 	for _, s := range lc.links {
-		if s.idleLocked() && (oldest == nil || s.used.Before(oldest.used)) {
+		if !s.idleLocked() || wanting != nil && (s == wanting.s || !s.link.Load().live()) {
+			continue
+		}
+		if oldest == nil || s.used.Before(oldest.used) {
 			oldest = s
 		}
 	}
-	if oldest != nil {
-		delete(lc.links, oldest.addr)
+	if oldest == nil {
+		return nil
 	}
-	return oldest
+	delete(lc.links, oldest.addr)
+	return oldest.link.Load()
 }
 
 // closeIdle closes the links that were idle for long. It runs in the timer's
@@ -164,7 +187,7 @@ func (lc *linkCache) closeIdle() {
 		case !s.idleLocked():
 		case idle >= linkIdle:
 			delete(lc.links, addr)
-			s.conn.calls.Go(func() { _ = s.close(context.Background()) })
+			lc.p.c.calls.Go(func() { _ = s.link.Load().close(context.Background()) })
 		default:
 			next = min(next, linkIdle-idle)
 		}
@@ -176,19 +199,8 @@ func (lc *linkCache) closeIdle() {
 	lc.timer.Reset(next)
 }
 
-// forget takes a lost link out, and says whether it was in.
-func (lc *linkCache) forget(s *sending) bool {
-	lc.mu.Lock()
-	defer lc.mu.Unlock()
-	if lc.links[s.addr] != s {
-		return false
-	}
-	delete(lc.links, s.addr)
-	return true
-}
-
 // empty takes all links out, for good.
-func (lc *linkCache) empty() []*sending {
+func (lc *linkCache) empty() []*sendingLink {
 	lc.mu.Lock()
 	defer lc.mu.Unlock()
 	lc.closed = true
@@ -196,9 +208,9 @@ func (lc *linkCache) empty() []*sending {
 	if lc.timer != nil {
 		lc.timer.Stop()
 	}
-	all := make([]*sending, 0, len(lc.links))
+	all := make([]*sendingLink, 0, len(lc.links))
 	for _, s := range lc.links {
-		all = append(all, s)
+		all = append(all, s.link.Load())
 	}
 	clear(lc.links)
 	return all

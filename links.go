@@ -56,10 +56,12 @@ func (cn *connection) receive(s *Subscription) (*receiving, error) {
 		cn.discard(sess)
 		return nil, err
 	}
-	return &receiving{
+	r := &receiving{
 		s: s, conn: cn, name: name, sess: sess, link: link, recv: recv, swept: make(chan chan struct{}),
 		lanes: make([][]*Delivery, len(s.inboxes)),
-	}, nil
+	}
+	r.health.begin()
+	return r, nil
 }
 
 // send attaches a sending link on the publisher's session.
@@ -91,14 +93,10 @@ func (cn *connection) refused(link *dataplane.Link, err error) error {
 	return goError(lost)
 }
 
-// release lets go of what is left of a lost receiving link: go-amqp's half of
-// it, whose DETACH may still be due, and its session.
+// release lets go of a receiving link that nobody has any more: go-amqp's half
+// of it, whose DETACH may still be due, and its session.
 func (c *core) release(r *receiving) {
-	conn := c.connection()
-	if conn == nil {
-		return
-	}
-	conn.calls.Go(func() {
+	c.calls.Go(func() {
 		_ = r.recv.Close(context.Background())
 		_ = r.leave(context.Background())
 	})

@@ -17,49 +17,48 @@ import (
 
 var errDeleted = &wire.Error{Condition: "amqp:resource-deleted", Description: "queue is gone"}
 
-// A receiving link or its session lost ends that subscription, and nothing
-// else.
-func TestSubscription_endsWithItsLinkOrSession(t *testing.T) {
+// A receiving link or its session lost is made again, and nothing else is
+// touched.
+func TestSubscription_recoversFromTheLossOfItsLinkOrSession(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		lose   func(*peer, *peerLink)
 		remote bool
 		answer string // what the client owes
+		begins int
 	}{
 		{"closing detach with an error", func(p *peer, l *peerLink) {
 			p.send(l.channel, &wire.Detach{Handle: l.attach.Handle, Closed: true, Error: errDeleted})
-		}, true, "detach receiver lost"},
+		}, true, "detach receiver lost", 4},
 		{"closing detach without one", func(p *peer, l *peerLink) {
 			p.send(l.channel, &wire.Detach{Handle: l.attach.Handle, Closed: true})
-		}, false, "detach receiver lost"},
+		}, false, "detach receiver lost", 4},
 		{"non-closing detach with an error", func(p *peer, l *peerLink) {
 			p.send(l.channel, &wire.Detach{Handle: l.attach.Handle, Error: errDeleted})
-		}, true, "detach receiver lost"},
+		}, true, "detach receiver lost", 4},
 		{"non-closing detach without one", func(p *peer, l *peerLink) {
 			p.send(l.channel, &wire.Detach{Handle: l.attach.Handle})
-		}, false, "detach receiver lost"},
+		}, false, "detach receiver lost", 4},
 		{"end with an error", func(p *peer, l *peerLink) {
 			p.send(l.channel, &wire.End{Error: errDeleted})
-		}, true, "end"},
-		{"end without one", func(p *peer, l *peerLink) { p.send(l.channel, &wire.End{}) }, false, "end"},
+		}, true, "end", 4},
+		{"end without one", func(p *peer, l *peerLink) { p.send(l.channel, &wire.End{}) }, false, "end", 4},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPeer(t)
 				book := new(logbook)
 				reports := make(chan error, 10)
-				states := make(chan amqpflow.State, 10)
-				b := amqpflow.New("amqp://localhost", &amqpflow.Options{
+				states := make(chan string, 20)
+				b := amqpflow.WithoutJitter(amqpflow.New("amqp://localhost", &amqpflow.Options{
 					Logger: book.logger(),
 					Observer: &amqpflow.Observer{
 						Error: func(err error) { reports <- err },
 						State: func(s *amqpflow.Subscription, state amqpflow.State, _ error) {
-							if s.Address() == "lost" {
-								states <- state
-							}
+							states <- fmt.Sprint(s.Address(), " ", state)
 						},
 					},
-				})
+				}))
 				handlers := make(chan context.Context, 1)
 				settled := make(chan error, 1)
 				lost := b.Subscribe("lost", func(ctx context.Context, d *amqpflow.Delivery) error {
@@ -76,10 +75,13 @@ func TestSubscription_endsWithItsLinkOrSession(t *testing.T) {
 				}
 				ctx := <-handlers
 				l := p.link("lost", wire.RoleReceiver)
+				for len(states) > 0 {
+					<-states
+				}
 				tc.lose(p, l)
-				<-lost.Done()
+				quiet()
 
-				assert.Equal(t, amqpflow.Ended, lost.State())
+				assert.Equal(t, amqpflow.Attaching, lost.State())
 				require.ErrorIs(t, lost.Err(), amqpflow.ErrLinkLost)
 				require.ErrorIs(t, context.Cause(ctx), amqpflow.ErrLinkLost)
 				var failed *amqpflow.SettleError
@@ -93,45 +95,56 @@ func TestSubscription_endsWithItsLinkOrSession(t *testing.T) {
 					assert.Equal(t, amqp.ErrCondResourceDeleted, remote.Condition)
 					assert.ErrorContains(t, lost.Err(), "queue is gone")
 				}
-				require.ErrorIs(t, <-reports, amqpflow.ErrLinkLost)
-				quiet()
+				require.ErrorContains(t, b.Ready(), `"lost"`)
+				require.ErrorIs(t, b.Ready(), amqpflow.ErrLinkLost)
+				require.NotErrorIs(t, b.Ready(), amqpflow.ErrNotConnected)
 				assert.Empty(t, handlers, "what was held of the lost link is dropped")
 				assert.Zero(t, lost.Stats().Held)
-				book.assertLine(t, "level=WARN", "link lost", "address=lost")
-				book.assertLine(t, "level=ERROR", "subscription ended", "address=lost")
-
-				require.ErrorContains(t, b.Ready(), `"lost"`, "never silent, and never ready again")
-				require.ErrorIs(t, b.Ready(), amqpflow.ErrLinkLost)
-				require.NoError(t, b.Err())
-				require.NoError(t, other.Err())
 				p.deliver("other", data("x"))
 				<-handled
 				require.NoError(t, b.Publisher().Publish(t.Context(), "out", "x"))
+
+				require.NoError(t, lost.Attached(t.Context()))
+				quiet()
+				require.NoError(t, b.Ready())
+				require.NoError(t, lost.Err())
+				assert.Equal(t, uint64(1), lost.Stats().Reattached)
+				assert.Zero(t, other.Stats().Reattached)
+				assert.Len(t, p.sent(wire.CodeOpen), 1)
+				assert.Len(t, p.sent(wire.CodeBegin), tc.begins, "the publisher's, two, and another")
+				assert.Len(t, p.sent(wire.CodeAttach), 4)
+				p.deliver("lost", data("y"))
+				<-handlers
 				owed := tc.answer
 				if owed == "end" {
 					owed = fmt.Sprintf("end %d", l.channel)
 				}
 				assert.Contains(t, p.trace(), owed)
-				for len(states) > 1 {
-					<-states
-				}
-				assert.Equal(t, amqpflow.Ended, <-states)
+				assert.Equal(t, "lost attaching", <-states)
+				assert.Equal(t, "lost attached", <-states)
+				assert.Empty(t, states)
+				assert.Empty(t, reports)
+				book.assertLine(t, "level=WARN", "link lost", "address=lost")
+				book.assertLine(t, "level=INFO", "recovered", "address=lost", "after=100ms", "attempts=1")
+				require.Error(t, lost.Close(within(t, time.Second)), "the handler waits for its context")
+				<-settled
 				shutdown(t, b)
-				require.ErrorIs(t, lost.Err(), amqpflow.ErrLinkLost, "why it ended stays")
 			})
 		})
 	}
 }
 
-// Whoever loses a link for good lets its session go, too: peers allow few.
+// What is left of a lost link goes: its session, of which peers allow few.
 func TestSubscription_lostLinkEndsItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, b, sub := serve(t, accepting, nil)
-		l := p.link("orders", wire.RoleReceiver)
-		p.send(l.channel, &wire.Detach{Handle: l.attach.Handle, Closed: true, Error: errDeleted})
-		<-sub.Done()
-		quiet()
-		assert.Contains(t, p.trace(), fmt.Sprintf("end %d", l.channel))
+		for range 200 { // more than the channels that there are
+			l := p.link("orders", wire.RoleReceiver)
+			p.send(l.channel, &wire.Detach{Handle: l.attach.Handle, Closed: true, Error: errDeleted})
+			<-time.After(time.Minute)
+			require.NoError(t, sub.Attached(t.Context()))
+		}
+		assert.Len(t, p.sent(wire.CodeEnd), 200)
 		require.NoError(t, sub.Close(t.Context()))
 		shutdown(t, b)
 	})
@@ -154,8 +167,8 @@ func TestSubscription_detachedRightAfterItsAttach(t *testing.T) {
 			var refused *amqpflow.AttachError
 			require.ErrorAs(t, err, &refused)
 		} else {
-			<-sub.Done()
-			require.ErrorIs(t, sub.Err(), amqpflow.ErrLinkLost)
+			quiet()
+			require.Error(t, sub.Err())
 		}
 		_ = b.Shutdown(within(t, time.Second))
 		synctest.Wait()
@@ -163,7 +176,6 @@ func TestSubscription_detachedRightAfterItsAttach(t *testing.T) {
 	})
 }
 
-// The connection lost ends all, and Run returns the cause.
 // A peer that sends more than its credit breaks the protocol: the link is
 // ended, with less than a window and one delivery taken.
 func TestSubscription_endsWhereThePeerExceedsItsCredit(t *testing.T) {

@@ -13,10 +13,14 @@ import (
 // panics is logged and changes nothing else.
 type Observer struct {
 	// Connection is called when the connection is open (up, nil) and when it
-	// is gone (false, the cause; nil after a clean Shutdown).
+	// is gone (false, the cause; nil after a clean Shutdown). While it is gone
+	// it is called again with each refusal that time alone will not heal: the
+	// credentials (ErrAuthentication), unauthorized-access, not-found,
+	// not-allowed.
 	Connection func(up bool, err error)
 	// State is called when a subscription changes its state, with the cause
-	// where there is one.
+	// where there is one: Attaching with the loss that made it attach again, and
+	// with each refusal of that, an *AttachError.
 	State func(*Subscription, State, error)
 	// Settled is called when a delivery was settled, with the time since it
 	// was given to the handler, or yielded, and the handler's error, or what
@@ -27,7 +31,8 @@ type Observer struct {
 	Published func(Address, Outcome, time.Duration, error)
 	// Error is called with what no caller is there to receive: a lost
 	// settlement, a delivery that could not be read, the end of a
-	// subscription.
+	// subscription, and each refusal of a link or the connection that time alone
+	// will not heal.
 	Error func(error)
 }
 
@@ -37,6 +42,8 @@ const (
 	logLink      = "link"
 	logMessage   = "message-id"
 	logAttempt   = "attempt"
+	logAttempts  = "attempts"
+	logAfter     = "after"
 	logOutcome   = "outcome"
 	logCondition = "condition"
 	logDelay     = "delay"

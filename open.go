@@ -8,6 +8,7 @@ import (
 	"net"
 	"runtime"
 	"runtime/debug"
+	"time"
 
 	"github.com/Azure/go-amqp"
 
@@ -25,17 +26,43 @@ const (
 	stepSession = "session"
 )
 
-// open makes the connection, up to the session of the sending links.
-func (c *core) open(ctx context.Context, dial dialFunc) (*connection, error) {
+// attemptTimeout bounds an attempt to connect that another one follows.
+const attemptTimeout = 30 * time.Second
+
+// open makes a connection, up to the session of the sending links, to the first
+// of the targets that allows it. With another the time there is is shared out,
+// and where the attempt will be repeated it is bounded.
+func (c *core) open(ctx context.Context, way *route, repeated bool) (*connection, error) {
+	var failed []error
+	for i, t := range way.targets {
+		left := len(way.targets) - i
+		bound, cancel := ctx, context.CancelFunc(func() {})
+		if repeated || left > 1 {
+			limit := attemptTimeout
+			if deadline, ok := ctx.Deadline(); ok {
+				limit = min(limit, time.Until(deadline)/time.Duration(left))
+			}
+			bound, cancel = context.WithTimeout(ctx, limit)
+		}
+		conn, err := c.openTo(bound, t, way.dial)
+		cancel()
+		if err == nil {
+			return conn, nil
+		}
+		failed = append(failed, err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if len(failed) == 1 {
+		return nil, failed[0]
+	}
+	return nil, errors.Join(failed...)
+}
+
+func (c *core) openTo(ctx context.Context, target *target, dial dialFunc) (*connection, error) {
 	failed := func(step string, err error) error {
-		return &ConnectError{URL: redact(c.url()), Step: step, Err: err}
-	}
-	target, err := parseURL(c.url())
-	if err == nil && target.user != nil && c.opts.Credentials != nil {
-		err = errors.New("user-info in the URL together with Options.Credentials")
-	}
-	if err != nil {
-		return nil, failed(stepParse, err)
+		return &ConnectError{URL: target.text, Step: step, Err: err}
 	}
 	sasl, err := c.credentials(ctx, target)
 	if err != nil {
@@ -59,6 +86,7 @@ func (c *core) open(ctx context.Context, dial dialFunc) (*connection, error) {
 		conn.plane.Abort(err)
 		return nil, failed(step, err)
 	}
+	conn.health.begin()
 	return conn, nil
 }
 
@@ -137,16 +165,23 @@ func (cn *connection) negotiate(ctx context.Context, target *target, sasl amqp.S
 	return "", nil
 }
 
+// maxSASLFrame is how large a SASL frame may be that every peer takes.
+const maxSASLFrame = 512
+
 // handshakeError puts into words what go-amqp says in codes.
 //
-// Spec: 5.3.3.6 (sasl-code).
+// Spec: 5.3.1 (the size of SASL frames), 5.3.3.6 (sasl-code).
 func (cn *connection) handshakeError(err error, target *target) error {
 	code, ok := cn.plane.SASLOutcome()
+	sent := cn.plane.SASLSent()
 	switch {
 	case ok && code == 1:
-		return errors.New("the peer refused the credentials (code 1)")
+		return fmt.Errorf("%w: the peer refused the credentials (code 1)", ErrAuthentication)
 	case ok && code > 1:
 		return fmt.Errorf("the peer could not authenticate (code %d)", code)
+	case !ok && sent > maxSASLFrame && cn.plane.Phase() == dataplane.PhaseSASL:
+		return fmt.Errorf("%w: the peer took no frame of %d octets with the credentials, and need not take more than %d: %w",
+			ErrAuthentication, sent, maxSASLFrame, err)
 	case !ok && target.user == nil && cn.c.opts.Credentials == nil && cn.plane.Phase() == dataplane.PhaseSASL:
 		return fmt.Errorf("%w: the URL has no user and password", err)
 	}

@@ -18,8 +18,10 @@ type Options struct {
 	//
 	// Default: random.
 	ContainerID string
-	// Credentials is asked for the SASL mechanism at each dial. It must not be
-	// set together with user-info in the URL.
+	// Credentials is asked for the SASL mechanism at each dial, and what it
+	// returns is used for that dial only, so a token may expire. When it fails
+	// while the connection is lost it is asked again after the next delay. It
+	// must not be set together with user-info in a URL.
 	//
 	// Default: PLAIN with the URL's user-info, ANONYMOUS where it has none.
 	Credentials func(context.Context) (amqp.SASLType, error)
@@ -56,6 +58,24 @@ type Options struct {
 	//
 	// Default: what the peer allows.
 	MaxSessions int
+	// ConnectRetry makes the first Connect try again, with growing delays, until
+	// its context ends. What is wrong with options, URL and registrations still
+	// fails at once.
+	ConnectRetry bool
+	// FailoverURLs are tried in turn where the Broker's URL cannot be connected
+	// to, at the first Connect and after each loss; the URL itself comes first
+	// every time. Either all of them have user-info or none has.
+	FailoverURLs []string
+	// FailFastPublish makes a publish return ErrNotConnected at once while the
+	// connection is lost.
+	//
+	// Default: it waits for the connection within its context.
+	FailFastPublish bool
+	// MaxPending is how many publishes may wait for a lost connection; one more
+	// returns ErrNotConnected at once. A negative value means none.
+	//
+	// Default: 10000.
+	MaxPending int
 	// MaxInFlight is how many Sends to one address may be unconfirmed.
 	//
 	// Default: 256.
@@ -92,6 +112,7 @@ const (
 	maxCredit              = 1 << 20
 	defaultMaxMessageSize  = 64 << 20
 	defaultMaxInFlight     = 256
+	defaultMaxPending      = 10_000
 	defaultBatchSize       = 100
 	defaultBatchWait       = 10 * time.Millisecond
 	defaultRetryMin        = 100 * time.Millisecond
@@ -134,6 +155,9 @@ func (o Options) withDefaults() (Options, []error) {
 	}
 	if o.MaxInFlight == 0 {
 		o.MaxInFlight = defaultMaxInFlight
+	}
+	if o.MaxPending == 0 {
+		o.MaxPending = defaultMaxPending
 	}
 	if o.MaxInFlight < 1 {
 		wrong("MaxInFlight", fmt.Errorf("%d is negative", o.MaxInFlight))

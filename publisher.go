@@ -11,6 +11,7 @@ import (
 
 	"github.com/Azure/go-amqp"
 
+	"github.com/amqpflow/amqpflow/internal/address"
 	"github.com/amqpflow/amqpflow/internal/dataplane"
 )
 
@@ -25,6 +26,7 @@ type Publisher struct {
 
 	mu       sync.Mutex
 	active   sync.WaitGroup // publishes whose outcome is not known
+	pending  int            // publishes that wait for a connection
 	refusing bool           // no publish begins any more, but a handler's
 	closed   bool           // nor a handler's
 }
@@ -81,13 +83,13 @@ func newPublisher(c *core) *Publisher {
 // Spec: 2.6.12 (transferring a message), 2.7.5 (transfer), 3.4 (outcomes).
 func (p *Publisher) Publish(ctx context.Context, addr Address, v any, opts ...*PublishOptions) error {
 	o := pick("Publish", opts)
-	conn, err := p.enter(ctx)
-	if err != nil {
+	var call publishing
+	if err := p.enter(ctx, &call, addr); err != nil {
 		return err
 	}
 	defer p.active.Done()
-	call := publishing{conn: conn, started: p.c.clock()}
-	err = p.pooled(ctx, &call, addr, v, o)
+	err := p.pooled(ctx, &call, addr, v, o)
+	p.arrived(&call)
 	p.report(addr, call.outcome, call.started, err)
 	return err
 }
@@ -105,14 +107,14 @@ func (p *Publisher) Publish(ctx context.Context, addr Address, v any, opts ...*P
 // Spec: 2.6.12.
 func (p *Publisher) Send(ctx context.Context, addr Address, v any, opts ...*PublishOptions) (*Receipt, error) {
 	o := pick("Send", opts)
-	conn, err := p.enter(ctx)
-	if err != nil {
+	var call publishing
+	if err := p.enter(ctx, &call, addr); err != nil {
 		return nil, err
 	}
 	defer p.active.Done()
-	call := publishing{conn: conn, started: p.c.clock(), receipt: new(Receipt)}
-	call.receipt.started = call.started
-	err = p.pooled(ctx, &call, addr, v, o)
+	call.receipt = &Receipt{started: call.started}
+	err := p.pooled(ctx, &call, addr, v, o)
+	p.arrived(&call)
 	if call.receipt.plane == nil {
 		if err == nil {
 			err = unsent(addr, errKept)
@@ -129,18 +131,18 @@ var errKept = errors.New("no middleware passed the message on")
 // address may be under way; the worker's buffer is used again for the next
 // unless the data plane has kept it.
 func (p *Publisher) reply(ctx context.Context, d *Delivery, to Address, v any) error {
-	conn, err := p.enter(ctx)
-	if err != nil {
+	var call publishing
+	if err := p.enter(ctx, &call, to); err != nil {
 		return err
 	}
 	defer p.active.Done()
-	call := publishing{conn: conn, started: p.c.clock(), receipt: new(Receipt), reply: true}
-	call.receipt.started = call.started
+	call.receipt, call.reply = &Receipt{started: call.started}, true
 	w := p.c.worker(ctx)
 	if w != nil {
 		call.buf, w.reply = w.reply, nil
 	}
-	err = p.pass(ctx, &call, to, v, &PublishOptions{CorrelationID: d.replyCorrelation()})
+	err := p.pass(ctx, &call, to, v, &PublishOptions{CorrelationID: d.replyCorrelation()})
+	p.arrived(&call)
 	if w != nil && cap(call.buf) <= maxPooledBuffer {
 		w.reply = call.buf
 	}
@@ -152,7 +154,8 @@ func (p *Publisher) reply(ctx context.Context, d *Delivery, to Address, v any) e
 
 // publishing is one Publish, Send or reply under way.
 type publishing struct {
-	conn    *connection
+	dialect address.Dialect
+	pending bool // it is counted in Publisher.pending
 	started time.Duration
 	buf     []byte   // the message is encoded into it; nil once the data plane keeps it
 	receipt *Receipt // of a Send or a reply; nil for a Publish
@@ -167,20 +170,73 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 const maxPooledBuffer = 64 << 10
 
-// enter counts a publish in. Once the broker shuts down only those from its
-// own handlers are let in, so that a handler which publishes can finish.
-func (p *Publisher) enter(ctx context.Context) (*connection, error) {
-	if p.c == nil {
-		return nil, errNilPublisher
+// enter counts a publish in, and among those that wait where the connection is
+// lost. Once the broker shuts down only those from its own handlers are let in,
+// so that a handler which publishes can finish.
+func (p *Publisher) enter(ctx context.Context, call *publishing, addr Address) error {
+	c := p.c
+	if c == nil {
+		return errNilPublisher
 	}
-	conn := p.c.connection()
+	c.mu.Lock()
+	connected, conn := c.connected, c.conn
+	call.dialect = c.dialect
+	c.mu.Unlock()
+	open := conn != nil && !isClosed(conn.plane.Done())
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if conn == nil || p.closed || p.refusing && p.c.worker(ctx) == nil {
-		return nil, p.c.notConnected()
+	switch {
+	case !connected || p.closed || p.refusing && c.worker(ctx) == nil:
+		return c.notConnected()
+	case open:
+	case c.opts.FailFastPublish || c.life.Err() != nil:
+		return c.notConnected()
+	case p.pending >= c.opts.MaxPending:
+		return unsent(addr, fmt.Errorf("%w (%d publishes wait already)", c.notConnected(), p.pending))
+	default:
+		call.pending = true
+		p.pending++
 	}
 	p.active.Add(1)
-	return conn, nil
+	call.started = c.clock()
+	return nil
+}
+
+// arrived counts a publish out of those that wait for a connection, if it is
+// one of them.
+func (p *Publisher) arrived(call *publishing) {
+	if call.pending {
+		call.pending = false
+		p.mu.Lock()
+		p.pending--
+		p.mu.Unlock()
+	}
+}
+
+// await returns the open connection, for a publish.
+func (p *Publisher) await(ctx context.Context) (*connection, error) {
+	c := p.c
+	if c.opts.FailFastPublish {
+		c.mu.Lock()
+		conn := c.conn
+		c.mu.Unlock()
+		if !conn.usable() {
+			return nil, c.notConnected()
+		}
+		return conn, nil
+	}
+	return c.await(ctx)
+}
+
+// waited is the error of a publish whose context ended before its turn came.
+func (p *Publisher) waited(ctx context.Context) error {
+	c := p.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn.usable() {
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w: %w", c.notConnectedLocked(), ctx.Err())
 }
 
 // pooled is pass with a buffer that is used again.
@@ -197,7 +253,7 @@ func (p *Publisher) pooled(ctx context.Context, call *publishing, addr Address, 
 
 // pass encodes v and takes it through the middleware, if any, to send.
 func (p *Publisher) pass(ctx context.Context, call *publishing, addr Address, v any, o *PublishOptions) error {
-	payload, err := p.encode(call.buf[:0], addr, v, o, call.conn.dialect)
+	payload, err := p.encode(call.buf[:0], addr, v, o, call.dialect)
 	if err != nil {
 		return err
 	}
@@ -231,7 +287,7 @@ func (p *Publisher) innermost(ctx context.Context, addr Address, m *amqp.Message
 // send puts an encoded message on its address's link.
 func (p *Publisher) send(ctx context.Context, call *publishing, addr Address, payload []byte) error {
 	call.buf = payload
-	link, err := p.links.get(call.conn, addr)
+	link, err := p.links.get(addr)
 	if err != nil {
 		return fmt.Errorf("amqpflow: publish to %q: %w", addr, err)
 	}
@@ -302,5 +358,5 @@ func (p *Publisher) close(ctx context.Context) error {
 	case <-ctx.Done():
 		waited = fmt.Errorf("amqpflow: publishes under way: %w", ctx.Err())
 	}
-	return first(waited, each(p.links.empty(), func(s *sending) error { return s.close(ctx) }))
+	return first(waited, each(p.links.empty(), func(l *sendingLink) error { return l.close(ctx) }))
 }

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -80,20 +79,60 @@ func TestPublisher_lossBetweenTwoPublishesIsNotNoticed(t *testing.T) {
 	})
 }
 
-func TestPublisher_waitingPublishOfALostLinkIsNotSent(t *testing.T) {
+// What waits for credit when its link is lost has not been sent: it waits on,
+// and goes out on the next link, in order.
+func TestPublisher_waitingPublishOfALostLinkTakesTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, b, pub := publisher(t)
 		p.credit = 1
-		require.NoError(t, pub.Publish(t.Context(), "out", "x"))
-		waiting := start(t.Context(), pub, "out", "y")
+		require.NoError(t, pub.Publish(t.Context(), "out", "0"))
+		answers := make([]<-chan error, 4)
+		for i := range answers {
+			answers[i] = start(t.Context(), pub, "out", fmt.Sprint(i+1))
+			synctest.Wait()
+		}
+		p.credit = 100
 		l := p.link("out", wire.RoleSender)
 		p.send(l.channel, &wire.Detach{Handle: l.attach.Handle, Closed: true, Error: errDeleted})
-		err := <-waiting
-		require.ErrorIs(t, err, amqpflow.ErrNotSent)
-		require.NotErrorIs(t, err, amqpflow.ErrUncertain)
-		var remote *amqp.Error
-		require.ErrorAs(t, err, &remote)
-		assert.Len(t, p.sent(wire.CodeTransfer), 1)
+		for _, answer := range answers {
+			require.NoError(t, <-answer)
+		}
+		var bodies []string
+		for _, f := range p.sent(wire.CodeTransfer) {
+			bodies = append(bodies, bodyOf(t, f.perf.(*wire.Transfer).Payload))
+		}
+		assert.Equal(t, []string{"0", "1", "2", "3", "4"}, bodies)
+		assert.Len(t, p.sent(wire.CodeAttach), 2)
+		shutdown(t, b)
+	})
+}
+
+// Where the next link is refused, those who waited share that answer.
+func TestPublisher_waitingPublishesShareTheRefusalOfTheNextLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, b, pub := publisher(t)
+		p.credit = 1
+		require.NoError(t, pub.Publish(t.Context(), "out", "0"))
+		answers := make([]<-chan error, 4)
+		for i := range answers {
+			answers[i] = start(t.Context(), pub, "out", fmt.Sprint(i+1))
+			synctest.Wait()
+		}
+		p.on(wire.CodeAttach, func(f frame) bool {
+			p.refuse(f.channel, f.perf.(*wire.Attach), &wire.Error{Condition: "amqp:not-found"})
+			return true
+		})
+		l := p.link("out", wire.RoleSender)
+		p.send(l.channel, &wire.Detach{Handle: l.attach.Handle, Closed: true, Error: errDeleted})
+		for _, answer := range answers {
+			err := <-answer
+			var refused *amqpflow.AttachError
+			require.ErrorAs(t, err, &refused)
+			require.ErrorIs(t, err, amqpflow.ErrNotSent)
+		}
+		assert.Len(t, p.sent(wire.CodeAttach), 2, "one attempt for all")
+		p.on(wire.CodeAttach, func(frame) bool { return false })
+		require.NoError(t, pub.Publish(t.Context(), "out", "x"), "the next publish tries again")
 		shutdown(t, b)
 	})
 }

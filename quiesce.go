@@ -25,20 +25,17 @@ func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
 	}
 	r, ended := s.link, s.state == Ended
 	s.mu.Unlock()
+	s.endLife()
 	s.stopping.Store(true)
 	if s.reader == nil {
 		s.closeInboxes()
 	}
-	if r == nil {
-		s.holds.end()
-		return nil
-	}
-	if ended {
+	if r == nil || ended { // handlers of a link that is lost may run
 		s.holds.end()
 		return s.awaitHandlers(ctx, caller)
 	}
-	s.setState(Draining)
-	r.link.Freeze() // a worker may have found that the subscription has not stopped, and be about to grant
+	s.setState(Draining, nil)
+	s.arrange()
 	drained := s.drain(ctx, r)
 	s.holds.end() // behind the drain: none of them comes back here
 	if s.reader != nil {
@@ -70,17 +67,17 @@ func (s *Subscription) drain(caller context.Context, r *receiving) error {
 
 // releaseHeld gives back what no handler has begun, oldest first, lane by lane.
 func (s *Subscription) releaseHeld() error {
+	s.releasing.Lock()
+	defer s.releasing.Unlock()
 	var failed error
 	for _, in := range s.inboxes {
-		for ds, _ := in.take(nil, maxCredit); len(ds) > 0; ds, _ = in.take(nil, maxCredit) {
-			for _, d := range ds {
-				if d.settled { // at most once: there is nobody to give it back to
-					d.leave()
-					continue
-				}
-				if err := s.settleAs(d, stateReleased, Released); err != nil && failed == nil {
-					failed = err
-				}
+		for _, d := range in.all() {
+			if d.settled { // at most once: there is nobody to give it back to
+				d.leave()
+				continue
+			}
+			if err := s.settleAs(d, stateReleased, Released); err != nil && failed == nil {
+				failed = err
 			}
 		}
 	}

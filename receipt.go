@@ -14,7 +14,7 @@ import (
 // Receipt stands for the outcome of one Send. It may be waited for any number
 // of times, from any goroutine, also after Shutdown.
 type Receipt struct {
-	link    *sending
+	link    *sendingLink
 	plane   *dataplane.Receipt
 	epoch   *epoch
 	started time.Duration // since the start of the process; 0 where nobody asks
@@ -27,10 +27,10 @@ func (r *Receipt) Done() <-chan struct{} { return r.plane.Done() }
 // *PublishError, or ErrUncertain. When ctx ends first it returns ErrUncertain
 // with ctx's error, for this wait only: a later one gets the answer.
 func (r *Receipt) Wait(ctx context.Context) error {
-	if err := await(ctx, r.link.addr, r.plane); err != nil {
+	if err := await(ctx, r.link.s.addr, r.plane); err != nil {
 		return err
 	}
-	_, err := outcomeOf(r.link.addr, r.plane)
+	_, err := outcomeOf(r.link.s.addr, r.plane)
 	return err
 }
 
@@ -40,7 +40,7 @@ type owner Receipt
 // Resolved is called by the data plane, once, when the outcome is known.
 func (o *owner) Resolved(plane *dataplane.Receipt) {
 	r := (*Receipt)(o)
-	p := r.link.p
+	p := r.link.s.p
 	p.unsettled.resolved(r.epoch)
 	r.link.resolved(r, plane)
 	p.active.Done()

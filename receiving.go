@@ -20,15 +20,16 @@ import (
 // subscription gets another one, so a delivery that knows its receiving can
 // never settle on a later link.
 type receiving struct {
-	s     *Subscription
-	conn  *connection
-	name  string
-	sess  *session
-	link  *dataplane.Link
-	recv  *amqp.Receiver
-	left  atomic.Bool        // it counts towards its session no more
-	begun bool               // run is under way; the subscription's lock guards it
-	swept chan chan struct{} // sweep sends, run receives and closes what it got
+	s      *Subscription
+	conn   *connection
+	name   string
+	sess   *session
+	link   *dataplane.Link
+	recv   *amqp.Receiver
+	left   atomic.Bool // it counts towards its session no more
+	health health
+	begun  bool               // run is under way; the subscription's lock guards it
+	swept  chan chan struct{} // sweep sends, run receives and closes what it got
 
 	collecting sync.Mutex // held by who collects; it guards these
 	buf        [receiveBatch]dataplane.Delivery
@@ -39,20 +40,16 @@ type receiving struct {
 // receiveBatch is how many deliveries one turn takes from the link.
 const receiveBatch = 64
 
-// run watches over the link. It collects what the link brings, unless workers do
-// that themselves, which saves a goroutine on the way of a delivery.
-//
-// Started by begin; ends when the link is gone; waited for by the broker's wait
-// group.
+// run watches over the link, until it is gone. It collects what the link brings,
+// unless workers do that themselves, which saves a goroutine on the way of a
+// delivery. It is serve's.
 func (r *receiving) run() {
-	var ready <-chan struct{}
-	if !r.s.pulls() {
-		ready = r.link.Ready()
-	}
+	ready := r.watched()
 	for {
 		select {
 		case <-ready:
 			r.grant(!r.collect()) // what came may be for others than who waits
+			ready = r.watched()
 		case <-r.link.Noticed():
 			back := r.takenBack()
 			if len(back) > 0 {
@@ -66,13 +63,22 @@ func (r *receiving) run() {
 			r.grant(true)
 		case done := <-r.swept:
 			r.collect()
-			ready = r.link.Ready() // the workers have stopped
+			ready = r.watched()
 			close(done)
 		case <-r.link.Done():
-			r.s.linkLost(r, r.link.Err())
 			return
 		}
 	}
+}
+
+// watched is what tells run that the link has brought something: nothing where
+// workers collect that, unless nothing may begin, so that they may never come.
+func (r *receiving) watched() <-chan struct{} {
+	s := r.s
+	if s.pulls() && !s.stopping.Load() && !s.paused.Load() {
+		return nil
+	}
+	return r.link.Ready()
 }
 
 // sweep returns once everything that the link has brought is in the inbox, or
@@ -106,12 +112,17 @@ func (r *receiving) sweep(ctx context.Context) {
 func (r *receiving) collect() (brought bool) {
 	r.collecting.Lock()
 	defer r.collecting.Unlock()
+	if isClosed(r.link.Done()) { // what it brought is purged
+		return false
+	}
 	for {
 		n := r.link.Deliveries(r.buf[:])
 		if n == 0 {
 			break
 		}
 		brought = true
+		r.health.move()
+		r.conn.health.move()
 		r.s.received.Add(uint64(n))
 		var came time.Duration
 		if r.s.prepare != nil {
@@ -129,6 +140,9 @@ func (r *receiving) collect() (brought bool) {
 			r.s.inboxes[i].push(ds)
 			clear(ds)
 			r.lanes[i] = ds[:0]
+		}
+		if r.s.paused.Load() {
+			_ = r.s.releaseHeld() // a link that is gone is noticed by run
 		}
 	}
 	if brought {
@@ -238,9 +252,9 @@ func (r *receiving) refuse(in *dataplane.Delivery, cond amqp.ErrCond, cause erro
 // grant tops the credit up, once half of the window is free. Where that leaves
 // the link without credit, and force says so or somebody waits for deliveries,
 // whatever is free is granted: those that are held for long starve nobody.
-// Nothing is granted once the subscription stops.
+// Nothing is granted while the subscription is paused, and once it stops.
 func (r *receiving) grant(force bool) {
-	if r.s.stopping.Load() {
+	if r.s.stopping.Load() || r.s.paused.Load() {
 		return
 	}
 	if force || r.s.waiting.Load() > 0 {
@@ -297,32 +311,6 @@ func (d *Delivery) takenBack() {
 	if !d.status.CompareAndSwap(statusOpen, statusTakenBack) {
 		d.status.CompareAndSwap(statusHeld, statusTakenBack)
 	}
-}
-
-// linkLost is where a subscription learns that its link is gone: what it holds
-// of it is dropped, its handlers' contexts end, and the subscription ends.
-// Recovery begins here.
-func (s *Subscription) linkLost(r *receiving, cause error) {
-	s.mu.Lock()
-	closing := s.closing != nil || s.link != r
-	s.mu.Unlock()
-	lost := s.lost(goError(cause))
-	for _, w := range s.workers {
-		w.cancel(r, lost)
-	}
-	if !closing || s.reader == nil { // a Stream that is shut down still yields what it holds
-		for _, in := range s.inboxes {
-			in.purge(r)
-		}
-	}
-	s.holds.drop(r)
-	s.reader.settled()
-	if closing {
-		return
-	}
-	s.c.log.Warn("link lost", logAddress, string(s.addr), logLink, r.name, logError, cause)
-	s.c.release(r)
-	s.end(lost)
 }
 
 // lost says that the subscription's link is gone, and why.

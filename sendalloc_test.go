@@ -123,7 +123,6 @@ func TestSend_allocatesAtMostThreeTimes(t *testing.T) {
 	assert.LessOrEqual(t, runtime.NumGoroutine(), goroutines, "no goroutine a message")
 
 	_ = client.Close()
-	<-b.Done()
 	_ = b.Shutdown(within(t, 10*time.Second))
 	wait()
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/go-amqp"
@@ -14,27 +15,38 @@ import (
 	"github.com/amqpflow/amqpflow/internal/dataplane"
 )
 
-// sending is the sending link of one address. One that is lost is replaced by
-// the next publish.
-//
-// Publishes and Sends to the address form one queue: who is first has the turn
-// until its message is queued, and a Publish until it is settled.
+// sending is what is sent to one address, over one link after the other:
+// publishes and Sends form one queue. Who is first has the turn until its
+// message is queued on the link, and a Publish until it is settled. A link that
+// is lost is replaced by who has the turn, so that the queue keeps its order
+// through any loss; what the lost one has begun is uncertain and not repeated.
 type sending struct {
-	p    *Publisher
-	addr Address
+	p      *Publisher
+	addr   Address
+	node   address.Address
+	turn   chan struct{} // capacity 1: held by the first of the queue
+	failed int           // whoever has the turn: links in a row that were lost before they were of use
+
+	link atomic.Pointer[sendingLink] // the latest, nil before the first; whoever has the turn replaces it
+
+	// The link cache's lock guards these.
+	users   int // publishes that have it
+	used    time.Time
+	evicted *sendingLink // whose place the first link takes
+}
+
+// sendingLink is one link of an address.
+type sendingLink struct {
+	s    *sending
 	conn *connection
 	name string
-	turn chan struct{} // capacity 1: held by the first of the queue
 
 	answered chan struct{} // closed by attach, when the three below are set
 	link     *dataplane.Link
 	amqp     *amqp.Sender
 	err      error // why the attach failed
 
-	// The link cache's lock guards these.
-	users int // publishes that have it
-	used  time.Time
-
+	health   health
 	freed    chan struct{} // capacity 1; resolved sends, whoever has the turn receives
 	reported chan struct{} // capacity 1; resolved sends, watch receives
 
@@ -49,24 +61,19 @@ type report struct {
 	plane *dataplane.Receipt
 }
 
-func newSending(p *Publisher, conn *connection, addr Address) *sending {
-	return &sending{
-		p: p, addr: addr, conn: conn, name: rand.Text(), turn: make(chan struct{}, 1), answered: make(chan struct{}),
+func newSendingLink(s *sending, conn *connection) *sendingLink {
+	return &sendingLink{
+		s: s, conn: conn, name: rand.Text(), answered: make(chan struct{}),
 		freed: make(chan struct{}, 1), reported: make(chan struct{}, 1),
 	}
 }
 
-// usable reports whether a publish may still go over the link, as far as is
-// known.
-func (s *sending) usable(conn *connection) bool {
-	switch {
-	case s.conn != conn:
-		return false
-	case !isClosed(s.answered):
-		return true
-	default:
-		return s.err == nil && !isClosed(s.link.Done())
-	}
+// lost reports whether the link was attached and is so no more.
+func (l *sendingLink) lost() bool { return l.err == nil && isClosed(l.link.Done()) }
+
+// live reports whether the link is attached, or about to be.
+func (l *sendingLink) live() bool {
+	return l != nil && (!isClosed(l.answered) || l.err == nil && !isClosed(l.link.Done()))
 }
 
 // attach makes the link, on a new session if the publisher's was lost. evicted
@@ -74,65 +81,70 @@ func (s *sending) usable(conn *connection) bool {
 //
 // The attach does not end with anybody's context: who cannot wait for it
 // leaves, and the next publish finds it done.
-func (s *sending) attach(node address.Node, evicted *sending) {
-	defer close(s.answered)
+func (l *sendingLink) attach(node address.Node, evicted *sendingLink) {
+	defer close(l.answered)
 	if evicted != nil {
 		_ = evicted.close(context.Background())
 	}
-	sess, err := s.p.links.session(s.conn)
+	p := l.s.p
+	sess, err := p.links.session(l.conn)
 	if err != nil {
 		err = fmt.Errorf("begin a session: %w", err)
 	}
 	if err == nil {
-		err = s.p.links.probe(s.conn, node)
+		err = p.links.probe(l.conn, node)
 	}
 	if err == nil {
-		err = s.attachOn(sess, node)
+		err = l.attachOn(sess, node)
 	}
 	if err != nil {
-		s.err = &AttachError{Address: s.addr, Err: err}
-		s.p.c.log.Warn("attach refused", logAddress, string(s.addr), logError, err)
+		l.err = &AttachError{Address: l.s.addr, Err: err}
+		if l.conn.usable() {
+			p.c.log.Warn("attach refused", logAddress, string(l.s.addr), logError, err)
+		}
 		return
 	}
-	s.p.c.log.Info("attached", logAddress, string(s.addr), logLink, s.name)
-	s.conn.calls.Go(s.watch)
+	l.health.begin()
+	p.c.log.Info("attached", logAddress, string(l.s.addr), logLink, l.name)
+	p.c.calls.Go(l.watch)
 }
 
 // attachOn attaches the link, and waits for another to go where there is no room
 // for it.
-func (s *sending) attachOn(sess *session, node address.Node) (err error) {
+func (l *sendingLink) attachOn(sess *session, node address.Node) (err error) {
 	for {
-		s.link, s.amqp, err = s.conn.send(sess, s.name, node)
-		if !errors.Is(err, dataplane.ErrLimit) || !s.p.links.makeRoom(s) {
+		l.link, l.amqp, err = l.conn.send(sess, l.name, node)
+		if !errors.Is(err, dataplane.ErrLimit) || !l.s.p.links.makeRoom(l) {
 			return err
 		}
 	}
 }
 
-// watch tells of outcomes that no caller waits for, and notices the loss of
-// the link. What was outstanding on it is uncertain; the next publish attaches
-// anew. Recovery begins here.
+// watch tells of outcomes that no caller waits for, and of the loss of the
+// link. What was outstanding on it is uncertain; what waits, and the next
+// publish, attach another.
 //
 // Started by attach; ends with the link, when every outcome is known; waited
-// for by the connection's wait group.
-func (s *sending) watch() {
-	lost := s.link.Done()
+// for by the broker's calls.
+func (l *sendingLink) watch() {
+	p, lost := l.s.p, l.link.Done()
 	for {
 		select {
-		case <-s.reported:
+		case <-l.reported:
 		case <-lost:
 			lost = nil
-			if s.p.links.forget(s) {
-				s.p.c.log.Warn("link lost", logAddress, string(s.addr), logLink, s.name, logError, s.link.Err())
+			p.links.tell()
+			if err := l.link.Err(); l.conn.usable() && !errors.Is(err, dataplane.ErrClosed) {
+				p.c.log.Warn("link lost", logAddress, string(l.s.addr), logLink, l.name, logError, err)
 			}
 		}
-		s.mu.Lock()
-		reports, left := s.reports, s.inFlight
-		s.reports = nil
-		s.mu.Unlock()
+		l.mu.Lock()
+		reports, left := l.reports, l.inFlight
+		l.reports = nil
+		l.mu.Unlock()
 		for _, r := range reports {
-			outcome, err := outcomeOf(s.addr, r.plane)
-			s.p.report(s.addr, outcome, r.started, err)
+			outcome, err := outcomeOf(l.s.addr, r.plane)
+			p.report(l.s.addr, outcome, r.started, err)
 		}
 		if lost == nil && left == 0 {
 			return
@@ -141,74 +153,162 @@ func (s *sending) watch() {
 }
 
 // resolved counts a Send or a reply out.
-func (s *sending) resolved(r *Receipt, plane *dataplane.Receipt) {
-	heard := s.p.c.hears(plane)
-	s.mu.Lock()
-	s.inFlight--
-	if heard {
-		s.reports = append(s.reports, report{r, plane})
+func (l *sendingLink) resolved(r *Receipt, plane *dataplane.Receipt) {
+	if plane.Err() == nil {
+		l.moved()
 	}
-	last := s.inFlight == 0
-	s.mu.Unlock()
-	signal(s.freed)
+	heard := l.s.p.c.hears(plane)
+	l.mu.Lock()
+	l.inFlight--
+	if heard {
+		l.reports = append(l.reports, report{r, plane})
+	}
+	last := l.inFlight == 0
+	l.mu.Unlock()
+	signal(l.freed)
 	if heard || last {
-		signal(s.reported)
+		signal(l.reported)
 	}
 	if last {
-		s.p.links.tell()
+		l.s.p.links.tell()
 	}
 }
 
-// take waits for the turn, for the attach, and until at most inFlight messages
-// are under way. It gives the turn back where it fails.
-func (s *sending) take(ctx context.Context, inFlight int) error {
+// moved is called for each message that has an outcome.
+func (l *sendingLink) moved() {
+	l.health.move()
+	l.conn.health.move()
+}
+
+// take waits for the turn. known is the address's link when the call came, if
+// that had failed to attach: any other failure is the answer to the call.
+func (s *sending) take(ctx context.Context) (known *sendingLink, err error) {
+	if known = s.link.Load(); known != nil && !isClosed(known.answered) {
+		known = nil
+	}
 	select {
 	case s.turn <- struct{}{}:
+		return known, nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, s.p.waited(ctx)
 	}
-	err := s.ready(ctx, inFlight)
-	if err != nil {
-		<-s.turn
-	}
-	return err
 }
 
-func (s *sending) ready(ctx context.Context, inFlight int) error {
-	select {
-	case <-s.answered:
-	case <-ctx.Done():
-	}
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case s.err != nil:
-		return s.err
-	}
+// ready returns the address's link with at most inFlight messages under way, for
+// whoever has the turn: the latest, or another where that is lost.
+func (s *sending) ready(ctx context.Context, known *sendingLink, inFlight int) (*sendingLink, error) {
 	for {
-		s.mu.Lock()
-		free := s.inFlight <= inFlight
-		s.mu.Unlock()
-		if free {
-			return nil
+		l := s.link.Load()
+		if l == nil {
+			if err := s.renew(ctx, nil); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		select {
-		case <-s.freed:
+		case <-l.answered:
 		case <-ctx.Done():
-			return ctx.Err()
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil, s.p.waited(ctx)
+		case l.err != nil && l != known && l.conn.usable():
+			return nil, l.err
+		case l.err != nil || l.lost():
+			if err := s.renew(ctx, l); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if free, err := l.free(ctx, inFlight); free || err != nil {
+			return l, err
 		}
 	}
+}
+
+// free waits until at most inFlight messages are under way. It returns false
+// where the link is lost before.
+func (l *sendingLink) free(ctx context.Context, inFlight int) (bool, error) {
+	for {
+		l.mu.Lock()
+		free := l.inFlight <= inFlight
+		l.mu.Unlock()
+		if free {
+			return true, nil
+		}
+		select {
+		case <-l.freed:
+		case <-l.link.Done():
+			return false, nil
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+}
+
+// renew begins to attach another link, once there is a connection. One that was
+// of no use is replaced after a delay.
+func (s *sending) renew(ctx context.Context, old *sendingLink) error {
+	c := s.p.c
+	switch {
+	case old == nil || old.err != nil:
+	case old.health.good():
+		s.failed = 0
+	default:
+		s.failed++
+		if c.backoff.Wait(ctx, c.backoff.Delay(s.failed)) != nil {
+			return s.p.waited(ctx)
+		}
+	}
+	conn, err := s.p.await(ctx)
+	if err != nil {
+		return err
+	}
+	node, err := s.node.Target(conn.dialect)
+	if err != nil {
+		return err
+	}
+	return s.p.links.attach(newSendingLink(s, conn), node)
+}
+
+// send puts a message on the link of the address once it is its turn. While no frame of the
+// message is queued the loss of a link is no matter: the next one takes it. It
+// has the turn when it returns, unless plane is nil.
+func (s *sending) send(ctx context.Context, call *publishing, payload []byte, inFlight int, o dataplane.SendOptions) (
+	l *sendingLink, plane *dataplane.Receipt, err error,
+) {
+	known, err := s.take(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for {
+		if l, err = s.ready(ctx, known, inFlight); err != nil {
+			break
+		}
+		s.p.arrived(call)
+		if call.receipt != nil {
+			l.begin(call.receipt)
+		}
+		plane, err = l.link.Send(ctx, payload, o)
+		if plane != nil {
+			return l, plane, err
+		}
+		if call.receipt != nil {
+			l.undo(call.receipt)
+		}
+		if ctx.Err() != nil || !l.lost() {
+			break
+		}
+	}
+	<-s.turn
+	return nil, nil, err
 }
 
 // publish sends a message once those before it are settled, and has the turn
 // until it is settled itself.
 func (s *sending) publish(ctx context.Context, call *publishing, payload []byte) (Outcome, error) {
-	if err := s.take(ctx, 0); err != nil {
-		return OutcomeNone, unsent(s.addr, err)
-	}
-	plane, err := s.link.Send(ctx, payload, dataplane.SendOptions{})
+	l, plane, err := s.send(ctx, call, payload, 0, dataplane.SendOptions{})
 	if plane == nil {
-		<-s.turn
 		return OutcomeNone, unsent(s.addr, goError(err))
 	}
 	defer s.settled(plane)
@@ -218,6 +318,9 @@ func (s *sending) publish(ctx context.Context, call *publishing, payload []byte)
 	}
 	if err := await(ctx, s.addr, plane); err != nil {
 		return OutcomeNone, err
+	}
+	if plane.Err() == nil {
+		l.moved()
 	}
 	return outcomeOf(s.addr, plane)
 }
@@ -230,7 +333,7 @@ func (s *sending) settled(plane *dataplane.Receipt) {
 		<-s.turn
 		return
 	}
-	s.conn.calls.Go(func() {
+	s.p.c.calls.Go(func() {
 		<-done
 		<-s.turn
 	})
@@ -238,29 +341,12 @@ func (s *sending) settled(plane *dataplane.Receipt) {
 
 // pipeline queues the message of a Send or a reply, and gives the turn on.
 func (s *sending) pipeline(ctx context.Context, call *publishing, payload []byte) error {
-	if err := s.take(ctx, s.p.c.opts.MaxInFlight-1); err != nil {
-		return unsent(s.addr, err)
-	}
-	defer func() { <-s.turn }()
 	r := call.receipt
-	r.link, r.epoch = s, s.p.unsettled.begin()
-	s.p.active.Add(1)
-	s.mu.Lock()
-	s.inFlight++
-	s.mu.Unlock()
-	plane, err := s.link.Send(ctx, payload, dataplane.SendOptions{Owner: (*owner)(r)})
+	_, plane, err := s.send(ctx, call, payload, s.p.c.opts.MaxInFlight-1, dataplane.SendOptions{Owner: (*owner)(r)})
 	if plane == nil {
-		s.mu.Lock()
-		s.inFlight--
-		last := s.inFlight == 0
-		s.mu.Unlock()
-		if last {
-			signal(s.reported) // watch may have seen the loss while this one was counted
-		}
-		s.p.unsettled.resolved(r.epoch)
-		s.p.active.Done()
 		return unsent(s.addr, goError(err))
 	}
+	<-s.turn
 	r.plane = plane
 	if err != nil {
 		call.buf = nil
@@ -269,20 +355,46 @@ func (s *sending) pipeline(ctx context.Context, call *publishing, payload []byte
 	return nil
 }
 
+// begin counts a Send or a reply in, before its message is queued.
+func (l *sendingLink) begin(r *Receipt) {
+	p := l.s.p
+	r.link, r.epoch = l, p.unsettled.begin()
+	p.active.Add(1)
+	l.mu.Lock()
+	l.inFlight++
+	l.mu.Unlock()
+}
+
+// undo counts it out again, where it was not queued.
+func (l *sendingLink) undo(r *Receipt) {
+	l.mu.Lock()
+	l.inFlight--
+	last := l.inFlight == 0
+	l.mu.Unlock()
+	if last {
+		signal(l.reported) // watch may have seen the loss while this one was counted
+	}
+	l.s.p.unsettled.resolved(r.epoch)
+	l.s.p.active.Done()
+}
+
 // close closes the link and waits for the peer's answer.
 //
 // Spec: 2.6.6.
-func (s *sending) close(ctx context.Context) error {
-	select {
-	case <-s.answered:
-	case <-ctx.Done():
-		return fmt.Errorf("amqpflow: close the sending link of %q: %w", s.addr, ctx.Err())
-	}
-	if s.amqp == nil || isClosed(s.link.Done()) { // there is nothing to close
+func (l *sendingLink) close(ctx context.Context) error {
+	if l == nil {
 		return nil
 	}
-	if err := s.amqp.Close(ctx); err != nil {
-		return fmt.Errorf("amqpflow: close the sending link of %q: %w", s.addr, err)
+	select {
+	case <-l.answered:
+	case <-ctx.Done():
+		return fmt.Errorf("amqpflow: close the sending link of %q: %w", l.s.addr, ctx.Err())
+	}
+	if l.amqp == nil || isClosed(l.link.Done()) { // there is nothing to close
+		return nil
+	}
+	if err := l.amqp.Close(ctx); err != nil {
+		return fmt.Errorf("amqpflow: close the sending link of %q: %w", l.s.addr, err)
 	}
 	return nil
 }

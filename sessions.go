@@ -229,5 +229,5 @@ var emptyFrame = [wire.FrameHeaderSize]byte{3: wire.FrameHeaderSize, 4: 2}
 
 // discard leaves a session without waiting.
 func (cn *connection) discard(s *session) {
-	cn.calls.Go(func() { _ = cn.leave(context.Background(), s) })
+	cn.c.calls.Go(func() { _ = cn.leave(context.Background(), s) })
 }

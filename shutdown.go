@@ -49,9 +49,11 @@ func (st *stop) wait(ctx context.Context) error {
 //
 // Each step runs even if one before failed, and the error of the innermost is
 // returned. Shutdown returns within ctx, whatever a handler or the peer does;
-// a handler that does not return is logged and left behind. A second call
-// waits for the first and returns the same error; after Shutdown, Connect
-// returns ErrShutdown.
+// a handler that does not return is logged and left behind. While the
+// connection is lost there is nothing to tell a peer: attempts to connect end
+// at once, publishes that wait return ErrNotConnected, handlers are waited for
+// as ever, and nil means that they returned. A second call waits for the first
+// and returns the same error; after Shutdown, Connect returns ErrShutdown.
 //
 // Called from a handler (with the handler's context, or one made from it) it
 // does not wait for that handler, whose delivery goes back to the peer
@@ -77,15 +79,16 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 	}
 	st := &stop{done: make(chan struct{})}
 	c.stop = st
-	conn, abort := c.conn, c.abort
+	conn, connected, abort := c.conn, c.connected, c.abort
 	subs := append([]*Subscription(nil), c.subs...)
 	c.mu.Unlock()
+	c.endLife(ErrShutdown)
 	if abort != nil {
 		abort(ErrShutdown)
 	}
 	ctx, cancel, caller := c.detach(ctx)
 	defer cancel()
-	if conn != nil {
+	if connected {
 		st.err = c.shutdown(ctx, conn, subs, caller)
 	}
 	for _, s := range subs {
@@ -165,7 +168,8 @@ func (c *core) worker(ctx context.Context) *worker {
 }
 
 // shutdown runs the seven steps. Steps 1 to 4 are those of each subscription,
-// in parallel, but no link is detached before every handler has ended.
+// in parallel, but no link is detached before every handler has ended. conn is
+// nil while the connection is lost.
 func (c *core) shutdown(ctx context.Context, conn *connection, subs []*Subscription, caller *worker) error {
 	started := time.Now()
 	var held, running int
@@ -180,14 +184,14 @@ func (c *core) shutdown(ctx context.Context, conn *connection, subs []*Subscript
 	defer cancel()
 	detach := each(subs, func(s *Subscription) error { return s.detach(late) })
 	senders := c.pub.close(late[stepSenders])
-	session := c.pub.links.endSession(late[stepPublisher], conn)
-	closed := conn.close(late[stepClose])
+	var session, closed error
+	if conn != nil {
+		session = c.pub.links.endSession(late[stepPublisher], conn)
+		closed = conn.close(late[stepClose])
+	}
 	err := first(settle, detach, senders, session, closed)
 	c.awaitGoroutines(late[stepAwait], conn)
-	c.mu.Lock()
-	told := conn.lost
-	c.mu.Unlock()
-	if !told {
+	if conn != nil { // else its loss was told
 		c.observe.connection(false, err)
 	}
 	var done Stats
@@ -210,8 +214,10 @@ func (c *core) awaitGoroutines(ctx context.Context, conn *connection) {
 	ended := make(chan struct{})
 	c.enders.Go(func() {
 		c.wg.Wait()
-		conn.calls.Wait()
-		conn.plane.Wait()
+		c.calls.Wait()
+		if conn != nil {
+			conn.plane.Wait()
+		}
 		close(ended)
 	})
 	select {
@@ -230,7 +236,7 @@ func (cn *connection) close(ctx context.Context) error {
 		return cn.closeError("connection lost")
 	}
 	closed := make(chan struct{})
-	cn.calls.Go(func() {
+	cn.c.calls.Go(func() {
 		_ = cn.plane.Close()
 		_ = cn.amqp.Close()
 		close(closed)

@@ -30,19 +30,26 @@ type Subscription struct {
 	running   sync.WaitGroup // the workers' goroutines
 	stopping  atomic.Bool    // no delivery begins any more
 	waiting   atomic.Int32   // workers, or a reader, without anything to do
+	paused    atomic.Bool    // between Pause and Resume; changed under mu
+	arranging sync.Mutex     // held by arrange, so that the last one wins
+	releasing sync.Mutex     // held by releaseHeld, so that what is older goes first
 
 	backoff  backoff.Policy
 	holds    holds
 	handover handover
 
-	received atomic.Uint64
-	outcomes [Modified + 1]atomic.Uint64
+	received   atomic.Uint64
+	reattached atomic.Uint64
+	outcomes   [Modified + 1]atomic.Uint64
+
+	life    context.Context    // the subscription's lifetime: ends with Close, or with the broker's
+	endLife context.CancelFunc // of life
 
 	mu       sync.Mutex
 	state    State
-	err      error
+	err      error         // why it is Ended, or not attached
 	invalid  error         // what is wrong with the registration
-	answered chan struct{} // closed when the attach has an answer, or the subscription ended
+	answered chan struct{} // closed when the attach has an answer, or the subscription ended; replaced at a loss
 	done     chan struct{} // closed when it ended
 	link     *receiving    // nil unless attached
 	relinked chan struct{} // closed and replaced when link changes
@@ -66,6 +73,7 @@ func (b *Broker) register(addr Address, opts SubscribeOptions, k kind) *Subscrip
 		c: b.c, addr: addr, node: node, opts: o, codecs: b.c.codecs, invalid: errors.Join(bad...),
 		answered: make(chan struct{}), done: make(chan struct{}), relinked: make(chan struct{}), gathering: make(chan struct{}, 1),
 	}
+	s.life, s.endLife = context.WithCancel(b.c.life)
 	if o.Codec != nil {
 		s.codecs = codecs{o.Codec}
 	}
@@ -107,14 +115,13 @@ func (s *Subscription) start(handle CallFunc) {
 func (c *core) add(s *Subscription) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	conn := c.conn
 	switch {
 	case c.stop != nil || c.finished:
 		return ErrNotConnected
-	case conn != nil && s.invalid != nil:
+	case c.connected && s.invalid != nil:
 		return s.invalid
-	case conn != nil:
-		c.wg.Go(func() { s.attachLater(conn) })
+	case c.connected:
+		c.wg.Go(func() { s.serve(nil) })
 	}
 	c.subs = append(c.subs, s)
 	return nil
@@ -129,8 +136,9 @@ func (s *Subscription) State() State {
 	return state
 }
 
-// Err returns why the subscription ended, nil after a clean Close or Shutdown,
-// and nil while it has not ended.
+// Err returns why the subscription ended, nil after a clean Close or Shutdown;
+// or, while it is Attaching, why it is not attached: ErrLinkLost with its
+// cause, or an *AttachError. It returns nil while the subscription is attached.
 func (s *Subscription) Err() error {
 	_, err := s.status()
 	return err
@@ -147,7 +155,9 @@ func (s *Subscription) Done() <-chan struct{} { return s.done }
 
 // Attached waits until the subscription's link is attached and returns nil, or
 // why it is not: what was wrong with the registration, an *AttachError, why
-// the subscription ended, or the error of ctx.
+// the subscription ended, or the error of ctx. A link that was lost is waited
+// for; one that the peer refuses is an *AttachError at once, although it is
+// tried again.
 func (s *Subscription) Attached(ctx context.Context) error {
 	s.mu.Lock()
 	answered := s.answered
@@ -213,45 +223,66 @@ func (s *Subscription) await(in *inbox, giveUp <-chan struct{}) {
 	}
 }
 
-// setState changes the state of a subscription that has not ended.
-func (s *Subscription) setState(state State) {
+// work starts the workers.
+func (s *Subscription) work() {
+	for _, w := range s.workers {
+		s.running.Go(w.run)
+	}
+}
+
+// setState changes the state of a subscription that has not ended, and says
+// why.
+func (s *Subscription) setState(state State, cause error) {
 	s.mu.Lock()
 	ended := s.state == Ended
 	if !ended {
-		s.state = state
+		s.state, s.err = state, cause
 	}
 	s.mu.Unlock()
 	if !ended {
-		s.c.observe.state(s, state, nil)
+		s.c.observe.state(s, state, cause)
 	}
 }
 
-// attach gives the subscription a session and a link on conn. Nothing is
-// received before begin. One that was closed meanwhile gets none, and no error.
+// attach gives the subscription a session and a link on conn, for Connect.
+// Nothing is received before begin. One that was closed meanwhile gets none,
+// and no error.
 func (s *Subscription) attach(conn *connection) error {
-	s.setState(Attaching)
+	s.setState(Attaching, nil)
 	r, err := conn.receive(s)
 	if err != nil {
-		s.setState(Registered)
+		s.setState(Registered, nil)
 		s.c.log.Warn("attach refused", logAddress, string(s.addr), logError, err)
 		return &AttachError{Address: s.addr, Err: err}
 	}
-	s.mu.Lock()
-	unwanted := s.closing != nil || s.state == Ended
-	if !unwanted {
-		s.relinkLocked(r)
+	if s.adopt(r) {
+		s.c.log.Info("attached", logAddress, string(s.addr), logLink, r.name)
 	}
-	s.mu.Unlock()
-	if unwanted { // which is no fault of the attach
-		conn.discard(r.sess)
-		return nil
-	}
-	s.setState(Attached)
-	s.c.log.Info("attached", logAddress, string(s.addr), logLink, r.name)
 	return nil
 }
 
-// begin starts the goroutines of an attached subscription and grants credit,
+// adopt makes r the subscription's link, unless that is over.
+func (s *Subscription) adopt(r *receiving) bool {
+	s.mu.Lock()
+	over := s.closing != nil || s.state == Ended
+	state := Attached
+	if s.paused.Load() {
+		state = Paused
+	}
+	if !over {
+		s.relinkLocked(r)
+		s.state, s.err = state, nil
+	}
+	s.mu.Unlock()
+	if over {
+		s.c.release(r)
+		return false
+	}
+	s.c.observe.state(s, state, nil)
+	return true
+}
+
+// begin starts the goroutines of a subscription that Connect has attached,
 // unless it was closed meanwhile.
 func (s *Subscription) begin() {
 	s.mu.Lock()
@@ -261,32 +292,11 @@ func (s *Subscription) begin() {
 		return
 	}
 	r.begun = true
-	for _, w := range s.workers {
-		s.running.Go(w.run)
-	}
-	s.c.wg.Go(r.run)
+	s.work()
+	s.c.wg.Go(func() { s.serve(r) })
 	close(s.answered)
 	s.mu.Unlock()
 	r.grant(true)
-}
-
-// attachLater attaches a subscription of a connected broker.
-func (s *Subscription) attachLater(conn *connection) {
-	err := s.invalid
-	if err == nil {
-		err = s.attach(conn)
-	}
-	if err != nil {
-		s.mu.Lock()
-		closing := s.closing != nil
-		s.mu.Unlock()
-		if closing { // whoever closes it ends it, and cut the attach
-			return
-		}
-		s.end(err)
-		return
-	}
-	s.begin()
 }
 
 // detached takes a subscription back to Registered, after a Connect that
@@ -295,7 +305,7 @@ func (s *Subscription) detached() {
 	s.mu.Lock()
 	s.relinkLocked(nil)
 	s.mu.Unlock()
-	s.setState(Registered)
+	s.setState(Registered, nil)
 }
 
 // end makes the subscription Ended. The first call counts.
@@ -311,6 +321,7 @@ func (s *Subscription) end(err error) {
 	}
 	close(s.done)
 	s.mu.Unlock()
+	s.endLife()
 	s.closeInboxes()
 	s.c.observe.state(s, Ended, err)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 // target is what a broker's URL says.
 type target struct {
+	text string // redacted
 	tls  bool
 	user *url.Userinfo // nil without user-info
 	host string
@@ -64,9 +65,34 @@ func parseURL(raw string) (*target, error) {
 		}
 		t.port = u.Port()
 	}
-	t.host, t.user = u.Hostname(), u.User
+	t.text, t.host, t.user = redact(raw), u.Hostname(), u.User
 	return t, nil
 }
+
+// parseFailover reads Options.FailoverURLs, and takes them out of o: they may
+// hold passwords. What is wrong with main is not reported here.
+func parseFailover(main string, o *Options) (targets []*target, bad []error) {
+	first, _ := parseURL(main)
+	for i, raw := range o.FailoverURLs {
+		t, err := parseURL(raw)
+		switch {
+		case err != nil:
+		case t.user != nil && o.Credentials != nil:
+			err = errBothCredentials
+		case first != nil && (t.user == nil) != (first.user == nil):
+			err = errors.New("user-info stands in some URLs and not in others")
+		}
+		if err != nil {
+			bad = append(bad, &OptionError{Field: fmt.Sprintf("Options.FailoverURLs[%d]", i), Err: err})
+			continue
+		}
+		targets = append(targets, t)
+	}
+	o.FailoverURLs = nil
+	return targets, bad
+}
+
+var errBothCredentials = errors.New("user-info in the URL together with Options.Credentials")
 
 // redact is the URL without user-info, query and fragment, also where it
 // cannot be parsed: everything up to the last @ is taken for user-info.

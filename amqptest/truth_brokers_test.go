@@ -117,11 +117,17 @@ func (m *rabbitManager) create(t *testing.T, n node, o queueOptions) {
 	if o.max > 0 {
 		arguments["x-max-length"], arguments["x-overflow"] = int64(o.max), "reject-publish"
 	}
+	if o.drop {
+		arguments["x-overflow"] = "drop-head"
+	}
 	m.request(t, "PUT", n, map[string]any{"durable": true, "arguments": arguments})
 }
 
-// deadQueue is where the dead letters of n go on RabbitMQ.
-func deadQueue(n node) node { return node{name: n.name + "-dead", address: n.address + "-dead"} }
+// deadQueue is where the dead letters of n go where a queue has a queue of its
+// own for them.
+func deadQueue(n node) node {
+	return node{name: n.name + "-dead", address: n.address + "-dead", caps: n.caps}
+}
 
 func (m *rabbitManager) remove(t *testing.T, n node) {
 	t.Helper()

@@ -219,25 +219,6 @@ func sessionWindow(t *testing.T, p *peer) string {
 	}
 }
 
-// browse looks at a queue without taking from it.
-func browse(t *testing.T, p *peer) string {
-	n := p.queue(t, queueOptions{})
-	put(t, p, n, text("a"), text("b"))
-	r := openRaw(t, p)
-	a := r.attach(wire.RoleReceiver)
-	a.Source = n.source()
-	a.Source.DistributionMode = "copy"
-	r.answer(a)
-	seen := r.drain(a.Handle, 10)
-	for _, x := range seen {
-		if !x.Settled {
-			r.settle(accepted, x)
-		}
-	}
-	require.Equal(t, "ignored", r.reaction())
-	return "saw " + listed(t, seen) + ", left " + left(t, p, n)
-}
-
 // largeFrames says whether deliveries keep to the client's max-frame-size.
 func smallFrames(t *testing.T, p *peer) string {
 	n := p.queue(t, queueOptions{})

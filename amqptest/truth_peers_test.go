@@ -38,6 +38,7 @@ type queueOptions struct {
 	dead     bool // keeps what is rejected
 	max      int  // messages; more are rejected
 	block    bool // or get no credit
+	drop     bool // or push out the first
 	expires  bool // for messages with a time to live
 	classic  bool // RabbitMQ's other type of queue
 }
@@ -126,15 +127,28 @@ func fake(t *testing.T, name string, dialect amqpflow.Dialect, breaks bool) *pee
 	require.NoError(t, err)
 	u.User = url.UserPassword(fakeUser, fakePassword)
 	p := &peer{name: name, dialect: dialect, url: u.String(), server: s}
-	p.manage = fakeManager{s}
+	p.manage = fakeManager{p}
 	return p
 }
 
-type fakeManager struct{ s *amqptest.Server }
+type fakeManager struct{ p *peer }
 
-func (m fakeManager) create(t *testing.T, n node, _ queueOptions) {
+func (m fakeManager) create(t *testing.T, n node, o queueOptions) {
 	t.Helper()
-	require.NoError(t, m.s.Put(amqpflow.Queue(n.name)))
+	options := amqptest.NodeOptions{MaxDeliveries: o.attempts, MaxLength: o.max}
+	if o.dead && m.p.dialect != amqpflow.DialectArtemis { // which has queues for those of all
+		options.DeadLetter = amqpflow.Queue(deadQueue(n).name)
+	}
+	switch {
+	case o.block:
+		options.WhenFull = amqptest.WithholdWhenFull
+	case o.drop:
+		options.WhenFull = amqptest.DropOldestWhenFull
+	}
+	if o.classic {
+		options.QueueType = amqptest.ClassicQueue
+	}
+	require.NoError(t, m.p.server.Declare(amqpflow.Queue(n.name), &options))
 }
 
 func (fakeManager) remove(*testing.T, node) {}
@@ -164,8 +178,8 @@ func (p *peer) full(t *testing.T, block bool) (node, func() *amqp.Message) {
 	return n, func() *amqp.Message { return amqp.NewMessage(make([]byte, size)) }
 }
 
-// graveOf is where dead letters of n go; on Artemis, where one queue has those
-// of all, by a property that put sets.
+// graveOf is where dead letters of n go; on a real Artemis, where one queue has
+// those of all tests, by a property that put sets.
 func (p *peer) graveOf(n node) *wire.Source {
 	if p.dialect != amqpflow.DialectArtemis {
 		return deadQueue(n).source()
@@ -173,6 +187,9 @@ func (p *peer) graveOf(n node) *wire.Source {
 	s := p.queueNode("DLQ").source()
 	if n.expires {
 		s = p.queueNode("ExpiryQueue").source()
+	}
+	if !p.real {
+		return s
 	}
 	const selector = "apache.org:selector-filter:string"
 	s.Filter = wire.Map{{Key: wire.Symbol(selector), Value: wire.Described{

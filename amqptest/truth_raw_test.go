@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -37,6 +36,7 @@ type rawClient struct {
 
 	deliveries uint32            // that were sent
 	received   map[uint32]uint32 // the delivery-count of each receiving link
+	granted    uint32            // to the sending link attached last
 	links      uint32
 }
 
@@ -57,8 +57,13 @@ func dialRaw(t *testing.T, p *peer) *rawClient {
 // openRaw returns a client after SASL and OPEN with a session on channel 0.
 func openRaw(t *testing.T, p *peer) *rawClient {
 	t.Helper()
+	return openRawAs(t, p, unique("truth"))
+}
+
+func openRawAs(t *testing.T, p *peer, container string) *rawClient {
+	t.Helper()
 	r := dialRaw(t, p).authenticated(p)
-	r.send(&wire.Open{ContainerID: unique("truth"), MaxFrameSize: 65536, ChannelMax: 65535, IdleTimeout: 60000})
+	r.send(&wire.Open{ContainerID: container, MaxFrameSize: 65536, ChannelMax: 65535, IdleTimeout: 60000})
 	r.open = *await[wire.Open](r)
 	r.send(&wire.Begin{NextOutgoingID: 0, IncomingWindow: 1000, OutgoingWindow: 1000, HandleMax: 1<<32 - 1})
 	r.begin = *await[wire.Begin](r)
@@ -225,188 +230,4 @@ func blank(code uint64) decoder {
 		return new(wire.Close)
 	}
 	return nil
-}
-
-// await returns the next performative of type P and drops those before it.
-func await[P any](r *rawClient) *P {
-	r.t.Helper()
-	for {
-		switch p := r.next().(type) {
-		case *P:
-			return p
-		case nil:
-			require.Fail(r.t, "the connection ended", "before %T", *new(P))
-		case *wire.Close:
-			require.Fail(r.t, "the connection was closed", "before %T: %v", *new(P), p.Error)
-		case *wire.End:
-			require.Fail(r.t, "the session was ended", "before %T: %v", *new(P), p.Error)
-		}
-	}
-}
-
-// ending reads until the peer ends something, and says what and why.
-func (r *rawClient) ending() string {
-	r.t.Helper()
-	for {
-		switch p := r.next().(type) {
-		case nil:
-			return "socket closed"
-		case *wire.Close:
-			return said("close", p.Error)
-		case *wire.End:
-			return said("end", p.Error)
-		case *wire.Detach:
-			return said("detach", p.Error)
-		}
-	}
-}
-
-// reaction is what comes back after something that may end the link, the
-// session or the connection: that, or "ignored" if the session still answers.
-func (r *rawClient) reaction() string {
-	r.t.Helper()
-	fence := r.fence(0)
-	for {
-		switch p := r.next().(type) {
-		case *wire.Attach:
-			if p.Name == fence {
-				return "ignored"
-			}
-		case nil:
-			return "socket closed"
-		case *wire.Close:
-			return said("close", p.Error)
-		case *wire.End:
-			return said("end", p.Error)
-		case *wire.Detach:
-			return said("detach", p.Error)
-		}
-	}
-}
-
-// fence attaches one more link: its answer, by the name returned, comes behind
-// everything that the peer had to say to what was sent before.
-func (r *rawClient) fence(channel uint16) (name string) {
-	a := r.attach(wire.RoleSender)
-	r.sendOn(channel, a)
-	return a.Name
-}
-
-func said(what string, e *wire.Error) string {
-	if e == nil {
-		return what
-	}
-	return what + " " + strings.TrimPrefix(string(e.Condition), "amqp:")
-}
-
-// sender attaches a sender to n and returns its handle once there is credit.
-func (r *rawClient) sender(n node) uint32 {
-	r.t.Helper()
-	a := r.attach(wire.RoleSender)
-	a.Target = n.target()
-	r.send(a)
-	f := await[wire.Flow](r)
-	require.Positive(r.t, f.LinkCredit.Value)
-	return a.Handle
-}
-
-// receiver attaches a receiver to n and returns its handle.
-func (r *rawClient) receiver(n node) uint32 {
-	r.t.Helper()
-	a := r.attach(wire.RoleReceiver)
-	a.Source = n.source()
-	r.answer(a)
-	return a.Handle
-}
-
-// answer attaches a and returns the peer's attach.
-func (r *rawClient) answer(a *wire.Attach) *wire.Attach {
-	r.t.Helper()
-	r.send(a)
-	b := await[wire.Attach](r)
-	r.received[a.Handle] = b.InitialDeliveryCount.Value
-	return b
-}
-
-// attach is a link of the next free handle.
-func (r *rawClient) attach(role wire.Role) *wire.Attach {
-	h := r.links
-	r.links++
-	a := &wire.Attach{
-		Name: unique("link"), Handle: h, Role: role, SndSettleMode: wire.SndMixed,
-		Source: &wire.Source{}, Target: &wire.Target{},
-	}
-	if role == wire.RoleSender {
-		a.InitialDeliveryCount = wire.Some(0)
-	}
-	return a
-}
-
-// flow is one with the session's numbers in it.
-func (r *rawClient) flow() *wire.Flow {
-	return &wire.Flow{
-		NextIncomingID: wire.Some(r.begin.NextOutgoingID + r.incoming), IncomingWindow: 1000,
-		NextOutgoingID: r.outgoing, OutgoingWindow: 1000,
-	}
-}
-
-// credit is a flow that grants credit to a receiving link.
-func (r *rawClient) credit(handle, credit uint32) *wire.Flow {
-	f := r.flow()
-	f.Handle, f.DeliveryCount, f.LinkCredit = wire.Some(handle), wire.Some(r.received[handle]), wire.Some(credit)
-	return f
-}
-
-// drain takes at most credit deliveries, and returns them once the peer has
-// said that there are no more, or has used up the credit.
-func (r *rawClient) drain(handle, credit uint32) []*wire.Transfer {
-	r.t.Helper()
-	f := r.credit(handle, credit)
-	f.Drain = true
-	r.send(f)
-	var got []*wire.Transfer
-	end := f.DeliveryCount.Value + credit
-	for r.received[handle] != end {
-		switch p := r.next().(type) {
-		case *wire.Transfer:
-			got = append(got, p)
-		case *wire.Flow:
-			if p.Handle.Set && p.DeliveryCount.Value == end {
-				r.received[handle] = end
-			}
-		case nil:
-			require.Fail(r.t, "the connection ended before the drain was answered")
-		}
-	}
-	return got
-}
-
-// transfer sends a message.
-func (r *rawClient) transfer(handle uint32, payload []byte) {
-	id := r.deliveries
-	r.deliveries++
-	x := wire.Transfer{
-		Handle: handle, DeliveryID: wire.Some(id), DeliveryTag: fmt.Append(nil, id), MessageFormat: wire.Some(0),
-	}
-	const room = 100 << 10
-	for ; len(payload) > room; payload = payload[room:] {
-		x.More = true
-		r.fragment(x, payload[:room])
-		x = wire.Transfer{Handle: handle}
-	}
-	x.More = false
-	r.fragment(x, payload)
-}
-
-// fragment sends one transfer frame.
-func (r *rawClient) fragment(x wire.Transfer, payload []byte) {
-	r.write(frameOf(wire.TypeAMQP, 0, &x, payload))
-	r.outgoing++
-}
-
-// settle answers deliveries that came.
-func (r *rawClient) settle(s wire.State, xs ...*wire.Transfer) {
-	for _, x := range xs {
-		r.send(&wire.Disposition{Role: wire.RoleReceiver, First: x.DeliveryID.Value, Last: x.DeliveryID.Value, Settled: true, State: s})
-	}
 }

@@ -100,6 +100,7 @@ type Conn struct {
 	phase    Phase
 	peer     Open
 	sasl     int                   // the outcome's code, -1 before it
+	saslSent int                   // octets of our largest SASL frame
 	wrote    int                   // protocol of the header go-amqp wrote first, -1 before it
 	expected []*Session            // BEGINs to come, in order
 	sessions map[uint16]*Session   // by our channel, from BEGIN to both ENDs
@@ -170,6 +171,13 @@ func (c *Conn) SASLOutcome() (code uint8, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return uint8(max(c.sasl, 0)), c.sasl >= 0
+}
+
+// SASLSent returns how many octets the largest SASL frame of ours had.
+func (c *Conn) SASLSent() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.saslSent
 }
 
 // Done is closed when the connection is over and its socket closed.

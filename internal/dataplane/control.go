@@ -44,7 +44,13 @@ func (c *Conn) peek(p []byte) (h wire.FrameHeader, code uint64, err error) {
 	if h.Size != uint32(len(p)) || h.DOff != 2 {
 		return h, 0, misuse("%d octets in one write, %d in the frame", len(p), h.Size)
 	}
-	if len(body) == 0 || h.Type == wire.TypeSASL {
+	if h.Type == wire.TypeSASL {
+		c.mu.Lock()
+		c.saslSent = max(c.saslSent, len(p))
+		c.mu.Unlock()
+		return h, codePass, nil
+	}
+	if len(body) == 0 {
 		return h, codePass, nil
 	}
 	if code, _, err = wire.PeekDescriptor(body); err != nil {
