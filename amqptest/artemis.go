@@ -30,6 +30,8 @@ var artemis = &dialect{
 	idleTimeout:     time.Minute,
 	maxDeliveries:   10,
 	credit:          1000,
+	muteLinks:       true,
+	unstated:        wire.StateAccepted,
 	browses:         true,
 	untyped:         kindTopic,
 	mismatch:        amqp.ErrCondIllegalState,
@@ -54,9 +56,9 @@ var artemis = &dialect{
 	bind:            func(*Server, string, []string) error { return nil },
 	attach:          artemisAttach,
 	modified:        artemisModified,
-	lost:            func(*node, *message, bool) {},
+	lost:            func(*node, *message, bool) bool { return false },
 	order:           byPriority,
-	prepends:        func(*node) bool { return false },
+	returnsFirst:    func(*node) bool { return false },
 }
 
 // artemisDynamicName looks like the random UUID that Artemis makes.

@@ -30,15 +30,21 @@ type dialect struct {
 	maxMessageSize uint64 // 0: no limit
 
 	// Links.
-	steals          bool        // a second attach under the same name closes the first
-	suspends        bool        // a detach that does not close keeps the deliveries unsettled
-	echoes          bool        // an echo of the session's state is answered
-	browses         bool        // distribution-mode copy takes nothing
-	second          bool        // rcv-settle-mode second is kept
-	untyped         nodeKind    // what is made where an attach does not say
+	steals          bool           // a second attach under the same name closes the first
+	suspends        bool           // a detach that does not close keeps the deliveries unsettled
+	muteLinks       bool           // an echo of a link's state is not answered
+	trails          bool           // an outcome without settlement is answered by one
+	unstated        wire.StateKind // what it means to settle without an outcome; StateUnknown: the session is ended
+	defaultOutcome  *wire.State    // of a source, in the answer to an attach that has none
+	ignoresTerminus bool
+	endsSession     bool         // of a link beyond handle-max; the others close the connection
+	echoes          bool         // an echo of the session's state is answered
+	browses         bool         // distribution-mode copy takes nothing
+	second          bool         // rcv-settle-mode second is kept
+	untyped         nodeKind     // what is made where an attach does not say
 	mismatch        amqp.ErrCond // of an attach to a node of the other kind
-	noSource        wire.Error  // an attach without a source
-	noSourceAddress wire.Error  // or without its address
+	noSource        wire.Error   // an attach without a source
+	noSourceAddress wire.Error   // or without its address
 	dynamicName     func(serial uint64) string
 	wildcards       bool // of names of topics
 
@@ -55,6 +61,8 @@ type dialect struct {
 	deadLetter     string     // the queue of dead letters by default, "" for none
 	expiry         string     // the queue of what has expired by default
 
+	// stamp says in m where it was published; nil if nothing does.
+	stamp func(n *node, m *message)
 	// node returns the node of that name for a link of ours in that role, or
 	// why there is none.
 	node func(s *Server, name string, kind nodeKind, role wire.Role) (*node, *wire.Error)
@@ -80,15 +88,16 @@ type dialect struct {
 	modified func(n *node, m *message, l *link, state *wire.State)
 	// lost does with m, of n, what it costs that a link, or its session, ended
 	// before it was settled.
-	lost func(n *node, m *message, link bool)
+	lost func(n *node, m *message, link bool) (counted bool)
 	// undeliverable says whether undeliverable-here makes a dead letter.
 	undeliverable bool
 	// rejectedCounts says whether rejected is a delivery attempt.
 	rejectedCounts bool
 	// order is where m is in the order of its queue, before its arrival.
 	order func(n *node, m *message) uint8
-	// prepends says whether what is given back comes before all that waits.
-	prepends func(n *node) bool
+	// returnsFirst says whether what consumers give back comes, in the order in
+	// which they do, before what has never been delivered.
+	returnsFirst func(n *node) bool
 }
 
 // dialects are the ones that Options.Dialect may name.
@@ -110,6 +119,7 @@ var generic = &dialect{
 	credit:          linkCredit,
 	steals:          true,
 	suspends:        true,
+	trails:          true,
 	echoes:          true,
 	browses:         true,
 	second:          true,
@@ -135,9 +145,9 @@ var generic = &dialect{
 	bind:            func(*Server, string, []string) error { return nil },
 	attach:          func(*link, *wire.Attach) (*wire.Error, bool) { return nil, false },
 	modified:        genericModified,
-	lost:            func(*node, *message, bool) {},
+	lost:            func(*node, *message, bool) bool { return false },
 	order:           func(*node, *message) uint8 { return 0 },
-	prepends:        func(*node) bool { return false },
+	returnsFirst:    func(*node) bool { return false },
 }
 
 const dynamicPrefix = "amqptest.dynamic."
@@ -183,6 +193,20 @@ func noRabbitOptions(o *NodeOptions) error {
 		errs = append(errs, errors.New("NodeOptions.Bind: only DialectRabbitMQ has exchanges"))
 	}
 	return errors.Join(errs...)
+}
+
+// arrived changes m as a broker does that has received it for n.
+func (n *node) arrived(m *message) {
+	d := n.srv.dialect
+	if d.resetsCount {
+		m.header.DeliveryCount = 0
+	}
+	if d.hopByHop && m.format == 0 {
+		m.dropDeliveryAnnotations()
+	}
+	if d.stamp != nil {
+		d.stamp(n, m)
+	}
 }
 
 // nameOf returns the name on the wire of the node at addr, and its kind.

@@ -144,6 +144,9 @@ func (s *Server) deleteQueue(queue string) (string, any) {
 	if n := s.nodes[queueName(queue)]; n != nil {
 		count = uint64(n.len())
 		n.delete()
+		for _, x := range s.exchanges {
+			x.bindings = slices.DeleteFunc(x.bindings, func(b binding) bool { return b.queue == n.name })
+		}
 	}
 	return statusOK, map[string]any{"message_count": count}
 }

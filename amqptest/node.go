@@ -20,8 +20,9 @@ type node struct {
 	owner    *link    // made it by a dynamic terminus; nil for every other
 	lifetime lifetime // of one that has an owner
 
-	exchange *exchange // of an exchange
-	key      string    // its routing key
+	arguments map[string]any // of a queue that was declared over the management node
+	exchange  *exchange      // of an exchange
+	key       string         // its routing key
 
 	settings nodeSettings
 	isGrave  bool    // dead letters of other nodes come here
@@ -69,6 +70,9 @@ func (s *Server) makeNode(name string, kind nodeKind) *node {
 		n.addQueue()
 	}
 	s.nodes[name] = n
+	if kind == kindTopic && s.dialect.wildcards && isPattern(name) {
+		s.patterns[name] = n
+	}
 	return n
 }
 

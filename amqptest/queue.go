@@ -19,8 +19,9 @@ type queue struct {
 	dirty   bool    // in srv.dirty
 
 	arrivals uint64
-	later   map[uint64]*message // by seq: not due yet
-	moments moments
+	returns  uint64              // counted where they have an order of their own
+	later    map[uint64]*message // by seq: not due yet
+	moments  moments
 }
 
 func (q *queue) len() int { return len(q.waiting) - q.head }
@@ -52,7 +53,7 @@ func (q *queue) touch() {
 
 // put appends a message that has just arrived.
 func (q *queue) put(m *message) {
-	m.seq = uint64(q.srv.dialect.order(q.node, m))<<orderShift | q.arrivals<<gapShift
+	m.seq = q.order(m) | firstArrival | q.arrivals
 	q.arrivals++
 	if q.len() > 0 && q.waiting[len(q.waiting)-1].seq > m.seq {
 		q.giveBack(m)
@@ -89,17 +90,31 @@ func (q *queue) isLater(m *message) bool {
 	return later
 }
 
-// A message's seq is its order by the dialect, its arrival, and a gap for what
-// is given back in front of it.
+// A message's seq is its order by the dialect, whether it is before or behind
+// what has never been delivered, and a serial number.
 const (
-	orderShift = 56
-	gapShift   = 10
+	orderShift   = 56
+	firstArrival = 1 << 48
 )
+
+func (q *queue) order(m *message) uint64 {
+	return uint64(q.srv.dialect.order(q.node, m)) << orderShift
+}
 
 // returned is giveBack for what a consumer has settled.
 func (q *queue) returned(m *message) {
-	if q.len() > 0 && q.srv.dialect.prepends(q.node) {
-		m.seq = q.waiting[q.head].seq - 1
+	if q.srv.dialect.returnsFirst(q.node) {
+		m.seq = q.order(m) | q.returns
+		q.returns++
+	}
+	q.giveBack(m)
+}
+
+// lost is giveBack for what was unsettled when its link, or its session, ended.
+func (q *queue) lost(m *message, link bool) {
+	if q.srv.dialect.lost(q.node, m, link) && q.node.failed(m) {
+		q.node.bury(m, diedLimit)
+		return
 	}
 	q.giveBack(m)
 }

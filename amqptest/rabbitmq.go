@@ -27,6 +27,11 @@ var rabbitMQ = &dialect{
 	idleTimeout:     time.Minute,
 	maxDeliveries:   21,
 	credit:          170,
+	trails:          true,
+	unstated:        wire.StateUnknown,
+	defaultOutcome:  &wire.State{Kind: wire.StateReleased},
+	ignoresTerminus: true,
+	endsSession:     true,
 	maxMessageSize:  16 << 20,
 	untyped:         kindQueue,
 	mismatch:        amqp.ErrCondInvalidField,
@@ -48,10 +53,11 @@ var rabbitMQ = &dialect{
 	attach:          rabbitAttach,
 	modified:        rabbitModified,
 	lost:            rabbitLost,
+	stamp:           rabbitStamp,
 	undeliverable:   true,
 	rejectedCounts:  true,
 	order:           rabbitOrder,
-	prepends:        func(n *node) bool { return n.settings.queueType == QuorumQueue },
+	returnsFirst:    func(n *node) bool { return n.settings.queueType == QuorumQueue },
 }
 
 const (
@@ -152,7 +158,9 @@ func rabbitMark(n *node, m *message, reason string) {
 			marks = append(marks, wire.Entry{Key: wire.Symbol("x-" + which + "-death-" + what), Value: v})
 		}
 	}
-	slices.SortFunc(marks, func(a, b wire.Entry) int { return strings.Compare(string(a.Key.(wire.Symbol)), string(b.Key.(wire.Symbol))) })
+	slices.SortFunc(marks, func(a, b wire.Entry) int {
+		return strings.Compare(string(a.Key.(wire.Symbol)), string(b.Key.(wire.Symbol)))
+	})
 	marks = append(marks, wire.Entry{Key: wire.Symbol("x-opt-deaths"), Value: wire.List{death}})
 	if count := m.header.DeliveryCount; count > 0 {
 		for _, key := range []wire.Symbol{"x-acquired-count", "x-delivery-count"} {
@@ -199,6 +207,9 @@ func isVolatile(a *wire.Attach) bool {
 func rabbitModified(n *node, m *message, l *link, state *wire.State) {
 	for _, e := range state.Annotations {
 		if key, _ := e.Key.(wire.Symbol); !strings.HasPrefix(string(key), "x-") {
+			if !state.DeliveryFailed {
+				m.header.DeliveryCount++
+			}
 			l.ses.end(refusal(amqp.ErrCondInternalError, "function_clause"))
 			return
 		}
@@ -207,6 +218,19 @@ func rabbitModified(n *node, m *message, l *link, state *wire.State) {
 		m.annotate(state.Annotations)
 		m.postpone(state.Annotations)
 	}
+}
+
+// rabbitStamp notes the exchange and the routing key.
+func rabbitStamp(n *node, m *message) {
+	exchange, key := "", n.key
+	if n.kind == kindExchange {
+		exchange = n.exchange.name
+	} else {
+		key, _ = unescaped(strings.TrimPrefix(n.name, rabbitQueues))
+	}
+	m.annotate(wire.Map{
+		{Key: wire.Symbol("x-exchange"), Value: exchange}, {Key: wire.Symbol("x-routing-key"), Value: key},
+	})
 }
 
 // rabbitLost counts an attempt, which a quorum queue does for the end of a

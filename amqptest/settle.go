@@ -3,6 +3,8 @@ package amqptest
 import (
 	"slices"
 
+	"github.com/Azure/go-amqp"
+
 	"github.com/amqpflow/amqpflow"
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
@@ -126,15 +128,32 @@ func (ses *session) settle(id uint32, disposition *wire.Disposition) bool {
 		return true
 	}
 	delete(ses.unsettled, id)
-	if !state.Terminal() && d.link.defaultOutcome != nil {
-		state = *d.link.defaultOutcome
+	if !state.Terminal() && !d.link.unstated(&state) {
+		return false
 	}
 	if !disposition.Settled { // the second mode: the client learns that we settled it
 		ses.excused.add(id)
-		ses.trailing.add(ses, id, &state)
+		if ses.conn.srv.dialect.trails {
+			ses.trailing.add(ses, id, &state)
+		}
 	}
 	if !d.link.browses {
 		d.link.queue.settle(d, &state)
+	}
+	return !ses.ended
+}
+
+// unstated puts in state what it means that the client settles without an
+// outcome, and says whether that is allowed. Spec: 3.5.3 (default-outcome).
+func (l *link) unstated(state *wire.State) bool {
+	switch kind := l.ses.conn.srv.dialect.unstated; {
+	case kind == wire.StateUnknown:
+		l.ses.end(refusal(amqp.ErrCondInvalidField, "a settled disposition without an outcome"))
+		return false
+	case l.defaultOutcome != nil:
+		*state = *l.defaultOutcome
+	case kind != wire.StateNone:
+		*state = wire.State{Kind: kind}
 	}
 	return true
 }

@@ -35,8 +35,10 @@ func (l *link) resolve(a *wire.Attach) *wire.Error {
 
 func (l *link) resolveSource(t wire.Source) *wire.Error {
 	l.address = t.Address
-	if e := unsupported(&t); e != nil {
-		return e
+	if !l.ses.conn.srv.dialect.ignoresTerminus {
+		if e := unsupported(&t); e != nil {
+			return e
+		}
 	}
 	t.Filter = nil // none is applied
 	n, properties, e := l.find(t.Dynamic, t.DynamicNodeProperties, t.Address, t.Capabilities)
@@ -51,6 +53,9 @@ func (l *link) resolveSource(t wire.Source) *wire.Error {
 	t.Durable = wire.DurableNone // no state outlives the link
 	if t.Dynamic {
 		t.Address, t.HasAddress, t.DynamicNodeProperties = n.name, true, properties
+	}
+	if t.DefaultOutcome == nil {
+		t.DefaultOutcome = l.ses.conn.srv.dialect.defaultOutcome
 	}
 	l.source, l.queue = &t, n.source()
 	l.browses = n.kind == kindQueue && t.DistributionMode == distributionCopy && l.ses.conn.srv.dialect.browses
