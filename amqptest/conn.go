@@ -201,7 +201,8 @@ func (c *conn) frame(h wire.FrameHeader, body []byte) {
 		return
 	}
 	if len(body) == 0 {
-		return // a heartbeat
+		c.heartbeat(h.Channel)
+		return
 	}
 	code, _, err := wire.PeekDescriptor(body)
 	if err != nil {
@@ -226,6 +227,20 @@ func (c *conn) frame(h wire.FrameHeader, body []byte) {
 		c.onBegin(h.Channel, body)
 	default:
 		c.sessionFrame(h.Channel, code, body)
+	}
+}
+
+// heartbeat takes an empty frame. Spec: 2.4.5.
+func (c *conn) heartbeat(channel uint16) {
+	highest := c.srv.opts.ChannelMax
+	if c.phase == phaseOpen {
+		highest = 0
+	}
+	switch {
+	case c.closeIn:
+		c.violatef(ruleAfterClose, "an empty frame after close")
+	case channel > highest:
+		c.violatef(ruleChannelMax, "an empty frame on channel %d, %d is the highest", channel, highest)
 	}
 }
 

@@ -55,6 +55,7 @@ type dialect struct {
 	timestamps     bool       // and that may be a timestamp
 	firstAcquirer  bool       // the header says so
 	hopByHop       bool       // delivery-annotations are taken off
+	checksUser     bool       // a user-id must be that of the connection
 	resetsCount    bool       // a publisher's delivery-count is not kept
 	formats        bool       // a message-format other than 0 is kept
 	noAddress      wire.State // the answer to a message without "to" at the anonymous terminus

@@ -198,12 +198,19 @@ func (s *Server) hit(f *activeFault, c *conn) {
 	for _, blow := range blows {
 		blow()
 	}
+	s.over(f)
+}
+
+// goesOn lifts what f has done to one thing after f's duration.
+func (s *Server) goesOn(f *activeFault, lift func()) {
 	if f.lasts == 0 {
-		s.over(f)
 		return
 	}
+	f.pending++
 	s.later(f.lasts, func() {
-		s.lift(f)
+		if s.healings == f.healings {
+			lift()
+		}
 		s.over(f)
 	})
 }

@@ -13,15 +13,16 @@ const linkCredit = 256
 type link struct {
 	ses      *session
 	name     string
-	role     wire.Role    // ours
-	in       uint32       // the client's handle
-	out      uint32       // ours
-	address  string       // of its node on the wire
-	node     *node        // nil if the attach was refused
-	withheld *activeFault // its credit
-	detached bool         // our DETACH is out, the client's is awaited
-	released bool         // it is off its node
-	second   bool         // rcv-settle-mode second
+	role     wire.Role // ours
+	in       uint32    // the client's handle
+	out      uint32    // ours
+	address  string    // of its node on the wire
+	node     *node     // nil if the attach was refused
+	withheld bool      // a fault withholds its credit
+	lifted   bool      // and has just let go of it
+	detached bool      // our DETACH is out, the client's is awaited
+	released bool      // it is off its node
+	second   bool      // rcv-settle-mode second
 	sndMode  uint8
 
 	count  uint32 // delivery-count

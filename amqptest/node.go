@@ -116,6 +116,12 @@ func (n *node) store(m *message) {
 		n.queues[0].put(m)
 		return
 	}
+	if n.kind == kindExchange {
+		for _, to := range n.exchange.bound(n.key) {
+			c := *m
+			to.store(&c)
+		}
+	}
 	for _, q := range n.queues {
 		c := *m
 		q.put(&c)

@@ -40,6 +40,7 @@ var rabbitMQ = &dialect{
 	dynamicName:     func(serial uint64) string { return fmt.Sprintf("/queues/amq.rabbitmq.reply-to.%d", serial) },
 	firstAcquirer:   true,
 	hopByHop:        true,
+	checksUser:      true,
 	resetsCount:     true,
 	noAddress:       rejected(amqp.ErrCondPreconditionFailed, "anonymous terminus requires 'to' address to be set"),
 	node:            rabbitNode,
@@ -201,6 +202,20 @@ func rabbitAttach(l *link, a *wire.Attach) (*wire.Error, bool) {
 func isVolatile(a *wire.Attach) bool {
 	return a.SndSettleMode == sndSettled && a.Source.ExpiryPolicy == wire.ExpireLinkDetach &&
 		slices.Contains(a.Source.Capabilities, "rabbitmq:volatile-queue")
+}
+
+// mayBe says whether the user-id of a message, if there is one, is that of its
+// connection. Spec: 3.2.4.
+func (c *conn) mayBe(sections *wire.Sections) bool {
+	if c.user == "" || sections.Properties == nil {
+		return true
+	}
+	value, ok := wire.LookupProperty(sections.Properties, wire.PropUserID)
+	if !ok {
+		return true
+	}
+	user, _ := wire.RawBytes(value)
+	return string(user) == c.user
 }
 
 // rabbitModified keeps annotations, and the time in them, in quorum queues.

@@ -155,6 +155,8 @@ func (l *link) goesOn(t *wire.Transfer) bool {
 		c.violatef(ruleContinuation, "link %q: delivery-id %d within delivery %d", l.name, t.DeliveryID.Value, p.id)
 	case t.DeliveryTag != nil && !p.tag.is(t.DeliveryTag):
 		c.violatef(ruleContinuation, "link %q: another delivery-tag within delivery %d", l.name, p.id)
+	case t.Resume && !p.resumed:
+		c.violatef(ruleContinuation, "link %q: delivery %d is resumed after its first frame", l.name, p.id)
 	case t.MessageFormat.Set && t.MessageFormat.Value != p.format:
 		c.violatef(ruleContinuation, "link %q: another message-format within delivery %d", l.name, p.id)
 	default:
@@ -210,6 +212,10 @@ func (l *link) complete(p *incoming) {
 		}
 	}
 	if l.detached {
+		return
+	}
+	if c.srv.dialect.checksUser && m.format == 0 && !c.mayBe(&c.sections) {
+		l.detach(refusal(amqp.ErrCondUnauthorizedAccess, "the user-id is not that of the connection"))
 		return
 	}
 	to, answer := l.destination(m, &c.sections)

@@ -29,6 +29,7 @@ var scripts = []script{
 		r.bytes(frameOf(wire.TypeAMQP, 1, &wire.Begin{RemoteChannel: wire.Some(0)}, nil))
 	}},
 	{ruleChannelMax, "a channel above channel-max", func(r *raw) { r.bytes(frameOf(wire.TypeAMQP, 8, &wire.Begin{}, nil)) }},
+	{ruleChannelMax, "a heartbeat above channel-max", func(r *raw) { r.bytes([]byte{0, 0, 0, 8, 2, 0, 0, 8}) }},
 	{ruleHandleMax, "a handle above handle-max", func(r *raw) { r.send(attachSender(8)) }},
 	{ruleHandleInUse, "a handle in use", func(r *raw) { r.send(attachSender(0), attachReceiver(0)) }},
 	{ruleAttach, "a sender without initial-delivery-count", func(r *raw) {
@@ -104,6 +105,12 @@ var scripts = []script{
 		t.More = true
 		r.sending().transfer(t, hello)
 		r.transfer(first(1), hello)
+	}},
+	{ruleContinuation, "resumed after the first frame", func(r *raw) {
+		t := first(0)
+		t.More = true
+		r.sending().transfer(t, hello)
+		r.transfer(wire.Transfer{Resume: true}, nil)
 	}},
 	{ruleContinuation, "another tag within a delivery", func(r *raw) {
 		t := first(0)

@@ -58,7 +58,7 @@ type Options struct {
 	HandleMax uint32
 	// IdleTimeout is how long a client may be silent before its connection
 	// is closed with amqp:resource-limit-exceeded. Half of it is announced.
-	// At least 2 milliseconds.
+	// From 2 milliseconds to 90 days.
 	//
 	// Default: for ever; 1 minute in DialectArtemis and DialectRabbitMQ.
 	IdleTimeout time.Duration
@@ -83,6 +83,7 @@ const (
 	defaultMaxFrameSize = 131072
 	minMaxFrameSize     = 512 // Spec: 2.8.19, MIN-MAX-FRAME-SIZE
 	minIdleTimeout      = 2 * time.Millisecond
+	maxIdleTimeout      = 90 * 24 * time.Hour // half of it is milliseconds in 32 bits
 )
 
 func (o *Options) withDefaults() (Options, error) {
@@ -97,6 +98,9 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	if r.IdleTimeout != 0 && r.IdleTimeout < minIdleTimeout {
 		errs = append(errs, fmt.Errorf("amqptest: Options.IdleTimeout: %v is below %v", r.IdleTimeout, minIdleTimeout))
+	}
+	if r.IdleTimeout > maxIdleTimeout {
+		errs = append(errs, fmt.Errorf("amqptest: Options.IdleTimeout: %v is above %v", r.IdleTimeout, maxIdleTimeout))
 	}
 	d := dialects[r.Dialect]
 	if d == nil {

@@ -22,7 +22,8 @@ type session struct {
 	// What the client sends.
 	nextIn      uint32               // transfer-id of its next transfer frame
 	inWindow    uint32               // transfer frames that it may send
-	withheld    *activeFault         // its window
+	withheld    bool                 // a fault withholds its window
+	lifted      bool                 // and has just let go of it
 	incoming    uint32               // delivery-id of its next delivery
 	anyIncoming bool                 // incoming counts
 	firstIn     uint32               // delivery-id of its first delivery

@@ -60,14 +60,16 @@ func TestServer_closesForWhatIsWrongInTheOpening(t *testing.T) {
 }
 
 func TestServer_refusesAFrameAfterClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := NewServer()
-		r := dialRaw(t, s).opened()
-		r.bytes(append(frameOf(wire.TypeAMQP, 0, &wire.Close{}, nil), frameOf(wire.TypeAMQP, 0, &wire.End{}, nil)...))
-		r.await(wire.CodeClose)
-		require.Nil(t, r.frame())
-		assertBroke(t, s.Close(), ruleAfterClose)
-	})
+	for _, frame := range [][]byte{frameOf(wire.TypeAMQP, 0, &wire.End{}, nil), emptyFrame} {
+		synctest.Test(t, func(t *testing.T) {
+			s := NewServer()
+			r := dialRaw(t, s).opened()
+			r.bytes(append(frameOf(wire.TypeAMQP, 0, &wire.Close{}, nil), frame...))
+			r.await(wire.CodeClose)
+			require.Nil(t, r.frame())
+			assertBroke(t, s.Close(), ruleAfterClose)
+		})
+	}
 }
 
 func TestServer_refusesATransferBeyondTheSessionWindow(t *testing.T) {
