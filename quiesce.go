@@ -27,6 +27,7 @@ func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
 	s.mu.Unlock()
 	s.endLife()
 	s.stopping.Store(true)
+	s.receipt.begun = s.settledSoFar()
 	if s.reader == nil {
 		s.closeInboxes()
 	}
@@ -76,7 +77,10 @@ func (s *Subscription) releaseHeld() error {
 				d.leave()
 				continue
 			}
-			if err := s.settleAs(d, stateReleased, Released); err != nil && failed == nil {
+			switch err := s.settleAs(d, stateReleased, Released); {
+			case err == nil:
+				s.receipt.released.Add(1)
+			case failed == nil:
 				failed = err
 			}
 		}

@@ -245,6 +245,7 @@ func (r *receiving) refuse(in *dataplane.Delivery, cond amqp.ErrCond, cause erro
 		s.lostSettlement(Rejected, err)
 		return
 	}
+	s.receipt.refused.Add(1)
 	s.outcomes[Rejected].Add(1)
 	r.grant(false)
 }
@@ -294,6 +295,7 @@ func (s *Subscription) takenBack(r *receiving, id uint32) {
 			return
 		}
 	}
+	s.reader.takenBack(r, id)
 }
 
 // giveUp answers for a delivery that the peer took back, which frees its place
@@ -301,7 +303,9 @@ func (s *Subscription) takenBack(r *receiving, id uint32) {
 func (s *Subscription) giveUp(d *Delivery) {
 	d.takenBack()
 	s.c.log.Warn("delivery taken back by the peer", logAddress, string(s.addr), logAttempt, d.Attempt())
-	if err := d.from.link.Settle(d.id, stateReleased); err == nil {
+	err := d.from.link.Settle(d.id, stateReleased)
+	s.reader.done(d)
+	if err == nil {
 		d.from.grant(false)
 	}
 }

@@ -37,6 +37,7 @@ type Subscription struct {
 	backoff  backoff.Policy
 	holds    holds
 	handover handover
+	receipt  receipt
 
 	received   atomic.Uint64
 	reattached atomic.Uint64

@@ -39,7 +39,16 @@
 // handles, frame sizes, the sections of a message, and that a disposition
 // names a delivery that exists and is settled once. Whoever breaks a rule
 // loses the connection with the condition that the standard names; Check and
-// Close report it.
+// Close report it as a Violation, whose documentation lists the rules.
+//
+// # Links
+//
+// A detach that closes its link, or has an error, gives back what the client
+// has not settled. Any other leaves it unsettled, to be settled still, until the
+// session ends or the link is attached again: what that attach gives an outcome
+// has it then, everything else comes back and is delivered anew, and a publisher
+// that settles second is told what it has still to settle. An attach under the
+// name of a link that the same container has attached steals it.
 //
 // # Dialects
 //
@@ -88,7 +97,9 @@
 //
 // # Seeing
 //
-// Frames returns the last frames of all connections, Options.Trace logs each of
+// Messages, DeadLetters, Bodies and Settlements tell of a node, Credit and
+// Unsettled of its consumers, Connections of the clients; Idle waits until
+// nothing goes on. Frames returns the last frames of all connections, Options.Trace logs each of
 // them, and a test that has failed shows the last 50 if it calls Check. This is
 // a consumer that connects, gets a message and rejects it a second later:
 //

@@ -159,7 +159,7 @@ func FuzzServerConnection(f *testing.F) {
 	phases := conversation()
 	for i, next := range phases {
 		f.Add(byte(i), next)
-		f.Add(byte(i)|isCut, next)
+		f.Add(byte(i)|isCut|isShown, next)
 	}
 	for _, tail := range tails() {
 		f.Add(byte(len(phases)), tail)
@@ -172,11 +172,11 @@ func FuzzServerConnection(f *testing.F) {
 }
 
 // Flags of a mode; its other bits are the phase that is reached first.
-const isFramed, isCut = 1 << 6, 1 << 7
+const isShown, isFramed, isCut = 1 << 5, 1 << 6, 1 << 7
 
 // explore sends data after the first phases, all at once or in pieces.
 func explore(t *testing.T, phases [][]byte, mode byte, data []byte) {
-	st := newStill(phases[:int(mode&(isFramed-1))%(len(phases)+1)]...)
+	st := newStill(phases[:int(mode&(isShown-1))%(len(phases)+1)]...)
 	st.put(fuzzed)
 	if mode&isFramed != 0 {
 		data = framed(data)
@@ -189,6 +189,11 @@ func explore(t *testing.T, phases [][]byte, mode byte, data []byte) {
 		st.receive(b)
 	}
 	st.c.lost(io.EOF)
+	if mode&isShown != 0 {
+		for _, frame := range st.s.Frames() {
+			_ = frame.String()
+		}
+	}
 	links := len(st.s.attached)
 	for _, n := range st.s.nodes {
 		links += len(n.links)
@@ -261,40 +266,20 @@ func decodes(body []byte) error {
 	if _, err := wire.Check(body); err != nil {
 		return err
 	}
-	p := decoder(code)
-	if p == nil {
+	p, known := decoders[code]
+	if !known {
 		return fmt.Errorf("%s", performativeName(code))
 	}
 	return p.Decode(body)
 }
 
-func decoder(code uint64) interface{ Decode(body []byte) error } {
-	switch code {
-	case wire.CodeOpen:
-		return new(wire.Open)
-	case wire.CodeBegin:
-		return new(wire.Begin)
-	case wire.CodeAttach:
-		return new(wire.Attach)
-	case wire.CodeFlow:
-		return new(wire.Flow)
-	case wire.CodeTransfer:
-		return new(wire.Transfer)
-	case wire.CodeDisposition:
-		return new(wire.Disposition)
-	case wire.CodeDetach:
-		return new(wire.Detach)
-	case wire.CodeEnd:
-		return new(wire.End)
-	case wire.CodeClose:
-		return new(wire.Close)
-	case wire.CodeSASLMechanisms:
-		return new(wire.SASLMechanisms)
-	case wire.CodeSASLOutcome:
-		return new(wire.SASLOutcome)
-	default:
-		return nil
-	}
+// decoders are what the server may send. Decode overwrites, and one goroutine
+// runs the target.
+var decoders = map[uint64]interface{ Decode(body []byte) error }{
+	wire.CodeOpen: new(wire.Open), wire.CodeBegin: new(wire.Begin), wire.CodeAttach: new(wire.Attach),
+	wire.CodeFlow: new(wire.Flow), wire.CodeTransfer: new(wire.Transfer), wire.CodeDisposition: new(wire.Disposition),
+	wire.CodeDetach: new(wire.Detach), wire.CodeEnd: new(wire.End), wire.CodeClose: new(wire.Close),
+	wire.CodeSASLMechanisms: new(wire.SASLMechanisms), wire.CodeSASLOutcome: new(wire.SASLOutcome),
 }
 
 func TestConversation_breaksNoRule(t *testing.T) {

@@ -1,6 +1,8 @@
 package amqptest
 
 import (
+	"context"
+	"log/slog"
 	"slices"
 
 	"github.com/Azure/go-amqp"
@@ -164,7 +166,9 @@ func (q *queue) settle(d *delivery, state *wire.State) {
 	n.settlements = append(n.settlements, Settlement{
 		MessageID: m.id(), Outcome: outcomeOf(state.Kind), Error: amqpError(state.Error), DeliveryCount: d.count,
 	})
-	q.srv.log.Debug("settled", "address", n.name, "outcome", outcomeOf(state.Kind).String(), "attempt", d.count+1)
+	if log := q.srv.log; log.Enabled(context.Background(), slog.LevelDebug) {
+		log.Debug("settled", "address", n.name, "outcome", outcomeOf(state.Kind).String(), "attempt", d.count+1)
+	}
 	q.conclude(d, state)
 }
 

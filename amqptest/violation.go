@@ -59,7 +59,7 @@ import (
 // that ends without close (it may have failed), an outgoing-window that it
 // does not keep up to date, and a detach that it does not follow up. Strings
 // for the keys of an error's info pass too, because go-amqp writes them.
-type Violation struct {
+type Violation struct { //nolint:errname // a violation is reported, and only then an error
 	// Rule is its name, as in the table.
 	Rule string
 	// Section is where the standard has it.

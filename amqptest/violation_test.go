@@ -38,7 +38,7 @@ func assertBroke(t *testing.T, err error, r rule) {
 	t.Helper()
 	var v *Violation
 	require.ErrorAs(t, err, &v)
-	assert.Equal(t, r, rule{v.Rule, v.Section, v.Condition}, "%v", err)
+	assert.Equal(t, []any{r.name, r.section, r.cond}, []any{v.Rule, v.Section, v.Condition}, "%v", err)
 	assert.Len(t, err.(interface{ Unwrap() []error }).Unwrap(), 1)
 }
 
