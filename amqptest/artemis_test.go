@@ -49,7 +49,7 @@ func TestArtemis_buriesInItsTwoQueues(t *testing.T) {
 				DeliveryFailed: true, Annotations: amqp.Annotations{"x-opt-why": "not looked at"},
 			}))
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		require.NoError(t, s.Idle(t.Context()))
 		dead, expired := s.Messages("DLQ"), s.Messages("ExpiryQueue")
 		require.Equal(t, []string{"0"}, ids(dead))

@@ -60,7 +60,7 @@
 //	idle timeout         none                  30 s announced            30 s announced
 //	sessions, links      65536, 2^32           65536, 65536              64; 256, one more ends the session
 //	publisher's credit   256                   1000                      170
-//	max-message-size     none                  none                      16 MiB
+//	max-message-size     none                  the same                  16 MiB
 //	addresses            any name              any name                  /queues/NAME, /exchanges/NAME/KEY to publish
 //	missing node         made: a queue         made: a topic unless the  amqp:not-found; any other address
 //	                                           capability is "queue"     amqp:invalid-field
@@ -71,16 +71,15 @@
 //	nobody there         accepted and lost     accepted and lost         released
 //	dynamic nodes        source and target     source and target         refused, but for rabbitmq:volatile-queue
 //	copy                 takes nothing         takes nothing             takes
-//	"to" without node    made                  made                      released; not-found for an exchange
+//	"to" without node    made                  the same                  released; not-found for an exchange
 //	no "to"              rejected              rejected, "failed"        rejected
-//	counts an attempt    delivery-failed       delivery-failed           and rejected, a lost session; in a classic
+//	counts an attempt    delivery-failed       the same                  and rejected, a lost session; in a classic
 //	                                                                     queue a closed link, too
 //	attempts             10                    10, then DLQ              21; no limit in a classic queue
 //	expired              dead letter           ExpiryQueue               dropped or dead letter; absolute-expiry-time
 //	                                                                     is not looked at
-//	delivery-time        on messages and on    on messages, as a long    on modified, in a quorum queue
-//	                     modified
-//	modified's           kept                  not kept                  kept in a quorum queue; without "x-" in
+//	delivery-time        messages, modified    messages, as a long       modified, in a quorum queue
+//	modified's           kept                  lost                      kept in a quorum queue; without "x-" in
 //	annotations                                                          front the session ends
 //	undeliverable-here   another link gets it  another link gets it      dead letter
 //	order                of arrival            by priority               by priority in a quorum queue; what is

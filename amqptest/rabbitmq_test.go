@@ -2,6 +2,7 @@ package amqptest
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -47,9 +48,7 @@ func manage(t *testing.T, ses *amqp.Session, method, path string, body any) (str
 
 func queueOf(kind string, arguments map[string]any) map[string]any {
 	all := map[string]any{"x-queue-type": kind}
-	for k, v := range arguments {
-		all[k] = v
-	}
+	maps.Copy(all, arguments)
 	return map[string]any{"durable": true, "arguments": all}
 }
 
