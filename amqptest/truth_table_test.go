@@ -148,7 +148,7 @@ var behaviours = []behaviour{
 
 	// Losing the link with a delivery on it.
 	{name: "loss/closing-detach", seen: lost(byClosingDetach), want: want{any: "a"}},
-	{name: "loss/detach", seen: lost(byNonClosingDetach), want: want{generic: none, any: "a"}}, // section 2.7.6 leaves it live
+	{name: "loss/detach", seen: suspended, want: want{any: "a", generic: "kept for the link, then a"}}, // Spec: 2.6.4
 	{name: "loss/end", seen: lost(bySessionEnd), want: want{any: "a", rabbitmq: "a (count 1)"}},
 	{name: "loss/close", seen: lost(byClose), want: want{any: "a", rabbitmq: "a (count 1)"}},
 	{name: "loss/cut", seen: lost(byCut), want: want{any: "a (count 1) or a", generic: "a", rabbitmq: "a (count 1)"}},
