@@ -72,7 +72,9 @@ func receiverToNothing(t *testing.T, p *peer) string {
 func senderToNothing(t *testing.T, p *peer) string { return attachSender(t, p, missing(t, p)) }
 
 func receiverToNothingWithCapability(t *testing.T, p *peer) string {
-	return attachReceiver(t, p, removed(t, p, node{name: "x", address: missing(t, p).address, caps: []string{"queue"}}), amqp.ReceiverOptions{})
+	n := missing(t, p)
+	n.caps = []string{"queue"}
+	return attachReceiver(t, p, n, amqp.ReceiverOptions{})
 }
 
 func senderToNothingWithCapability(t *testing.T, p *peer) string {
@@ -84,8 +86,8 @@ func senderToNothingWithCapability(t *testing.T, p *peer) string {
 // refusedSessionLives attaches where it is refused and then where it is not.
 func refusedSessionLives(t *testing.T, p *peer) string {
 	n, s := p.queue(t, queueOptions{}), session(t, p)
-	refused := "/nowhere"
-	_, err := s.NewReceiver(patient(t), refused, &amqp.ReceiverOptions{SourceCapabilities: []string{"queue", "topic"}})
+	refused := removed(t, p, node{name: "/nowhere"})
+	_, err := s.NewReceiver(patient(t), refused.name, &amqp.ReceiverOptions{SourceCapabilities: []string{"queue", "topic"}})
 	first := why(err)
 	_, err = s.NewReceiver(patient(t), n.address, &amqp.ReceiverOptions{SourceCapabilities: n.caps})
 	return first + ", then " + why(err)
