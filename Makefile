@@ -23,6 +23,11 @@ race: ## The same under the race detector, in random order
 integration: ## The behaviour suite, the truth table and the examples on both real brokers (see make brokers)
 	bash .ci/run examples truth suite
 
+.PHONY: interop
+interop: ## Other people's clients, in Python, JavaScript and Java, against amqptest
+	bash interop/install.sh
+	cd interop && go test ./...
+
 .PHONY: bench
 bench: ## Raw go-amqp and amqpflow side by side; PEER=amqp://… for a broker
 	cd bench && go run . -peer $(PEER)

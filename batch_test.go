@@ -2,6 +2,7 @@ package amqpflow_test
 
 import (
 	"context"
+	"runtime"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -162,3 +163,41 @@ func TestSubscribeBatch_sliceIsTheHandlersToKeep(t *testing.T) {
 }
 
 // A batch is of one link: no settlement of one can reach another.
+
+// exitingCodec ends the goroutine that decodes "exit".
+type exitingCodec struct{ amqpflow.Codec }
+
+func (c exitingCodec) Decode(data []byte, v any) error {
+	if string(data) == `"exit"` {
+		runtime.Goexit()
+	}
+	return c.Codec.Decode(data, v)
+}
+
+// The one fails, the others of the batch go back uncounted, the next batch is
+// handled.
+func TestSubscribeBatch_goexitWhileItIsDecodedLeavesNothingUnsettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var handled gathered[string]
+		p := newPeer(t)
+		b := amqpflow.New("amqp://localhost")
+		sub := amqpflow.SubscribeBatch(b, "orders", func(_ context.Context, ms []*amqpflow.Message[name]) error {
+			for _, m := range ms {
+				handled.add(string(m.Body))
+			}
+			return nil
+		}, &amqpflow.SubscribeOptions{BatchSize: 5, RetryMin: -1, Codec: exitingCodec{amqpflow.JSON()}})
+		p.connect(b)
+		for _, body := range []string{`"a"`, `broken`, `"exit"`, `"b"`, `"c"`, `"d"`} {
+			p.deliver("orders", data(body))
+		}
+		<-time.After(time.Second)
+		released := []wire.StateKind{wire.StateReleased}
+		assert.Equal(t, map[uint32][]wire.StateKind{
+			0: released, 1: {wire.StateRejected}, 2: {wire.StateModified}, 3: released, 4: released, 5: {wire.StateAccepted},
+		}, p.outcomes())
+		assert.Equal(t, []string{"d"}, handled.all())
+		assert.Zero(t, sub.Stats().Running)
+		shutdown(t, b)
+	})
+}

@@ -130,7 +130,7 @@ func (b *Broker) Run(ctx context.Context) error {
 }
 
 // Ready returns nil when the connection is open and every subscription is
-// attached, else one error that names everything which is not, and why:
+// attached or paused, else one error that names everything which is not, and why:
 // ErrNotConnected (with ErrAuthentication beside it where the peer refuses the
 // credentials), *AttachError, ErrLinkLost. A subscription that ended is never
 // ready again. It does no I/O, for a readiness probe.
@@ -146,7 +146,7 @@ func (b *Broker) Ready() error {
 		missing = append(missing, c.notConnectedLocked())
 	}
 	for _, s := range c.subs {
-		if state, err := s.status(); state != Attached {
+		if state, err := s.status(); state != Attached && state != Paused {
 			missing = append(missing, s.notReady(state, err))
 		}
 	}

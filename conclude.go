@@ -88,8 +88,9 @@ func (s *Subscription) settleClaimed(d *Delivery, state *wire.State, outcome Out
 // dispose writes the disposition of a delivery that was claimed.
 func (s *Subscription) dispose(d *Delivery, state *wire.State, outcome Outcome) error {
 	err := d.from.link.Settle(d.id, state)
-	s.reader.settled()
+	s.reader.done(d)
 	if err != nil {
+		d.status.Store(statusLost)
 		return &SettleError{Address: s.addr, Outcome: outcome, Err: err}
 	}
 	s.outcomes[outcome].Add(1)
@@ -123,6 +124,9 @@ func (w *worker) acceptAll(ds []*Delivery, started time.Duration) (rest []*Deliv
 		err = &SettleError{Address: s.addr, Outcome: Accepted, Err: err}
 	}
 	for _, d := range accepted {
+		if err != nil {
+			d.status.Store(statusLost)
+		}
 		s.report(d, Accepted, nil, err, since(started), slog.LevelDebug)
 	}
 	return rest
@@ -169,7 +173,7 @@ func (s *Subscription) conclude(ctx context.Context, d *Delivery, err error, too
 	case statusTakenBack:
 		s.giveUp(d)
 		return OutcomeOf(err), &SettleError{Address: s.addr, Outcome: OutcomeOf(err), Err: errTakenBack}
-	case statusSettled, statusHeld:
+	case statusSettled, statusHeld, statusLost:
 		return OutcomeNone, ErrSettled
 	}
 	var result error

@@ -46,6 +46,7 @@ const (
 	statusSettled
 	statusTakenBack // by the peer
 	statusHeld      // its outcome is decided, its disposition waits
+	statusLost      // it was to be settled, and its link was gone
 )
 
 type decodedMessage struct {

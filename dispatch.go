@@ -158,7 +158,7 @@ func (w *worker) deliver(ctx context.Context, ds []*Delivery) {
 func (w *worker) prepared(ds []*Delivery, started time.Duration) []*Delivery {
 	w.ready = w.ready[:0]
 	for _, d := range ds {
-		if err := w.prepare(d); err != nil {
+		if err := w.prepare(d, started); err != nil {
 			w.s.finish(w.ctx, d, err, started, nil)
 			continue
 		}
@@ -167,14 +167,33 @@ func (w *worker) prepared(ds []*Delivery, started time.Duration) []*Delivery {
 	return w.ready
 }
 
-// prepare decodes one delivery of a batch. A panic of its codec is its error.
-func (w *worker) prepare(d *Delivery) (err error) {
+// prepare decodes one delivery of a batch. A panic of its codec is its error;
+// after runtime.Goexit it finishes the batch, since nothing behind it runs any
+// more: the others of it were not begun.
+func (w *worker) prepare(d *Delivery, started time.Duration) (err error) {
+	returned := false
 	defer func() {
-		if value := recover(); value != nil {
-			err = w.panicked(d, value)
+		if returned {
+			return
 		}
+		value := recover()
+		failure := w.panicked(d, value)
+		if err = failure; value != nil {
+			return
+		}
+		w.s.finish(w.ctx, d, failure, started, nil)
+		for _, other := range w.taken {
+			if other.settled {
+				other.leave()
+				continue
+			}
+			_ = w.s.settleAs(other, stateReleased, Released) // an error means that it is settled, or its link gone
+		}
+		w.leave()
 	}()
-	return w.s.prepare(d)
+	err = w.s.prepare(d)
+	returned = true
+	return err
 }
 
 // panicked is the failure of a handler that ended with value, nil after
@@ -286,6 +305,18 @@ func (w *worker) busy() int {
 		return 0
 	}
 	return len(w.current)
+}
+
+// unsettled returns how many of those are not settled.
+func (w *worker) unsettled() (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, d := range w.current {
+		if d != nil && d.status.Load() != statusSettled {
+			n++
+		}
+	}
+	return n
 }
 
 // settled waits until the worker has no delivery or is excused, or until ctx

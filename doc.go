@@ -79,7 +79,8 @@
 //   - Workers with PartitionBy: so many lanes. Deliveries of one key are handled
 //     one at a time, in order; lanes do not wait for one another while the
 //     window has room for their deliveries. Order ends at a retry or a release:
-//     what goes back comes again behind the others.
+//     what goes back comes again behind the others. With OrderedRetry a failed
+//     delivery waits in its lane instead, and the lane with it.
 //   - SubscribeBatch: one call for up to BatchSize deliveries, or for those that
 //     came within BatchWait. Workers batches at once.
 //   - Broker.Stream: no handler. A loop takes deliveries, or decoded messages
@@ -122,6 +123,11 @@
 // Options.Middleware and SubscribeOptions.Middleware wrap the calls of all
 // kinds of handlers, the first outermost; Options.PublishMiddleware wraps every
 // Publish, Send and reply. Observer is told what happened, for metrics.
+//
+// # Pause
+//
+// Subscription.Pause takes the credit back and hands back what no handler has
+// begun, without detaching; Resume goes on.
 //
 // # Shutdown
 //

@@ -30,3 +30,6 @@ func WithoutJitter(b *Broker) *Broker {
 	b.c.backoff.Jitter = func(bound time.Duration) time.Duration { return bound }
 	return b
 }
+
+// Yielded is how many deliveries of a Stream are remembered as not settled.
+func Yielded(s *Stream) int { return s.reader.unsettled() }

@@ -140,7 +140,9 @@ func (h *holds) settle(take func() []*held) {
 	h.mu.Unlock()
 	failed := make([]error, len(taken))
 	for i, e := range taken {
-		failed[i] = h.s.settleClaimed(e.d, e.state, Modified)
+		if failed[i] = h.s.settleClaimed(e.d, e.state, Modified); failed[i] == nil {
+			h.s.receipt.held.Add(1)
+		}
 	}
 	h.settling.Unlock()
 	for i, e := range taken {

@@ -1,6 +1,7 @@
 package amqpflow
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -15,6 +16,7 @@ type inbox struct {
 	items  []*Delivery
 	head   int
 	closed bool
+	paused bool // nothing is taken out, but by all
 }
 
 func newInbox() *inbox { return &inbox{ready: make(chan struct{}, 1)} }
@@ -25,6 +27,17 @@ func (in *inbox) close() {
 	in.closed = true
 	in.mu.Unlock()
 	in.signal()
+}
+
+// pause makes the inbox keep what it holds, or not.
+func (in *inbox) pause(paused bool) {
+	in.mu.Lock()
+	resumed := in.paused && !paused
+	in.paused = paused
+	in.mu.Unlock()
+	if resumed {
+		in.signal()
+	}
 }
 
 func (in *inbox) signal() { signal(in.ready) }
@@ -55,6 +68,11 @@ func (in *inbox) push(ds []*Delivery) {
 // worker, which it wakes.
 func (in *inbox) take(ds []*Delivery, limit int) (taken []*Delivery, closed bool) {
 	in.mu.Lock()
+	if in.paused {
+		closed = in.closed
+		in.mu.Unlock()
+		return ds, closed
+	}
 	for in.head < len(in.items) && len(ds) < limit {
 		d := in.items[in.head]
 		if len(ds) > 0 && ds[0].from != d.from {
@@ -76,17 +94,30 @@ func (in *inbox) take(ds []*Delivery, limit int) (taken []*Delivery, closed bool
 	return ds, closed
 }
 
+// all takes everything out, paused or not.
+func (in *inbox) all() (ds []*Delivery) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	ds = slices.Clone(in.items[in.head:])
+	clear(in.items)
+	in.items, in.head = in.items[:0], 0
+	return ds
+}
+
 func (in *inbox) len() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return len(in.items) - in.head
 }
 
-// oldest returns how many deliveries there are and when the oldest came; the
+// oldest returns how many deliveries may be taken and when the oldest came; the
 // time is kept for batches alone.
 func (in *inbox) oldest() (n int, came time.Time, closed bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	if in.paused {
+		return 0, came, in.closed
+	}
 	if n = len(in.items) - in.head; n > 0 {
 		came = in.items[in.head].came()
 	}

@@ -29,6 +29,9 @@ type Observer struct {
 	// Published is called when the outcome of a publish is known, or that it
 	// will not be known (the error says so), with the time that it took.
 	Published func(Address, Outcome, time.Duration, error)
+	// Shutdown is called at the end of the broker's Shutdown, unless it was never
+	// connected.
+	Shutdown func(ShutdownReport)
 	// Error is called with what no caller is there to receive: a lost
 	// settlement, a delivery that could not be read, the end of a
 	// subscription, and each refusal of a link or the connection that time alone
@@ -90,6 +93,13 @@ func (o *observer) published(addr Address, outcome Outcome, took time.Duration, 
 	if o.user.Published != nil {
 		defer o.guard("Published")
 		o.user.Published(addr, outcome, took, err)
+	}
+}
+
+func (o *observer) shutdown(report ShutdownReport) {
+	if o.user.Shutdown != nil {
+		defer o.guard("Shutdown")
+		o.user.Shutdown(report)
 	}
 }
 

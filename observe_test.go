@@ -119,7 +119,7 @@ func TestBroker_logsOnlyWhatItsPageSays(t *testing.T) {
 		book.assertLine(t, "level=INFO", "attached", "address=orders", "link=")
 		book.assertLine(t, "level=INFO", "attached", "address=out")
 		book.assertLine(t, "level=INFO", "shutting down", "held=0", "running=0")
-		book.assertLine(t, "level=INFO", "shutdown", "accepted=3", "rejected=0", "released=0", "modified=0")
+		book.assertLine(t, "level=INFO", "shutdown", "completed=0", "retried=0", "released=0", "abandoned=0", "uncertain=0")
 		book.assertLine(t, "level=DEBUG", "settled", "address=orders", "outcome=accepted", "attempt=1")
 		book.assertLine(t, "level=DEBUG", "published", "address=out", "outcome=accepted")
 		assert.Equal(t, 5, strings.Count(text, "level=INFO"))

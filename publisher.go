@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/go-amqp"
@@ -23,6 +24,7 @@ type Publisher struct {
 
 	links     linkCache
 	unsettled epochs
+	uncertain atomic.Uint64 // publishes that ended so
 
 	mu       sync.Mutex
 	active   sync.WaitGroup // publishes whose outcome is not known
@@ -313,6 +315,7 @@ func (p *Publisher) Flush(ctx context.Context) error {
 
 func (p *Publisher) report(addr Address, outcome Outcome, started time.Duration, err error) {
 	if err != nil && errors.Is(err, ErrUncertain) {
+		p.uncertain.Add(1)
 		p.c.log.Warn("publish uncertain", logAddress, string(addr), logError, err)
 	} else if p.c.log.Enabled(context.Background(), slog.LevelDebug) {
 		p.c.log.Debug("published", append([]any{logAddress, string(addr), logOutcome, outcome.String()}, reason(err)...)...)

@@ -27,6 +27,7 @@ func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
 	s.mu.Unlock()
 	s.endLife()
 	s.stopping.Store(true)
+	s.receipt.begun = s.settledSoFar()
 	if s.reader == nil {
 		s.closeInboxes()
 	}
@@ -35,7 +36,7 @@ func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
 		return s.awaitHandlers(ctx, caller)
 	}
 	s.setState(Draining, nil)
-	r.link.Freeze() // a worker may have found that the subscription has not stopped, and be about to grant
+	s.arrange()
 	drained := s.drain(ctx, r)
 	s.holds.end() // behind the drain: none of them comes back here
 	if s.reader != nil {
@@ -67,17 +68,20 @@ func (s *Subscription) drain(caller context.Context, r *receiving) error {
 
 // releaseHeld gives back what no handler has begun, oldest first, lane by lane.
 func (s *Subscription) releaseHeld() error {
+	s.releasing.Lock()
+	defer s.releasing.Unlock()
 	var failed error
 	for _, in := range s.inboxes {
-		for ds, _ := in.take(nil, maxCredit); len(ds) > 0; ds, _ = in.take(nil, maxCredit) {
-			for _, d := range ds {
-				if d.settled { // at most once: there is nobody to give it back to
-					d.leave()
-					continue
-				}
-				if err := s.settleAs(d, stateReleased, Released); err != nil && failed == nil {
-					failed = err
-				}
+		for _, d := range in.all() {
+			if d.settled { // at most once: there is nobody to give it back to
+				d.leave()
+				continue
+			}
+			switch err := s.settleAs(d, stateReleased, Released); {
+			case err == nil:
+				s.receipt.released.Add(1)
+			case failed == nil:
+				failed = err
 			}
 		}
 	}

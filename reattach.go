@@ -65,6 +65,9 @@ func (s *Subscription) linkLost(r *receiving, cause error, a *attempts) bool {
 		s.purge(r)
 	}
 	s.holds.drop(r)
+	if !over {
+		s.reader.lost(r)
+	}
 	s.reader.settled()
 	if over {
 		return false

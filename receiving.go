@@ -44,14 +44,12 @@ const receiveBatch = 64
 // unless workers do that themselves, which saves a goroutine on the way of a
 // delivery. It is serve's.
 func (r *receiving) run() {
-	var ready <-chan struct{}
-	if !r.s.pulls() {
-		ready = r.link.Ready()
-	}
+	ready := r.watched()
 	for {
 		select {
 		case <-ready:
 			r.grant(!r.collect()) // what came may be for others than who waits
+			ready = r.watched()
 		case <-r.link.Noticed():
 			back := r.takenBack()
 			if len(back) > 0 {
@@ -65,12 +63,22 @@ func (r *receiving) run() {
 			r.grant(true)
 		case done := <-r.swept:
 			r.collect()
-			ready = r.link.Ready() // the workers have stopped
+			ready = r.watched()
 			close(done)
 		case <-r.link.Done():
 			return
 		}
 	}
+}
+
+// watched is what tells run that the link has brought something: nothing where
+// workers collect that, unless nothing may begin, so that they may never come.
+func (r *receiving) watched() <-chan struct{} {
+	s := r.s
+	if s.pulls() && !s.stopping.Load() && !s.paused.Load() {
+		return nil
+	}
+	return r.link.Ready()
 }
 
 // sweep returns once everything that the link has brought is in the inbox, or
@@ -132,6 +140,9 @@ func (r *receiving) collect() (brought bool) {
 			r.s.inboxes[i].push(ds)
 			clear(ds)
 			r.lanes[i] = ds[:0]
+		}
+		if r.s.paused.Load() {
+			_ = r.s.releaseHeld() // a link that is gone is noticed by run
 		}
 	}
 	if brought {
@@ -234,6 +245,7 @@ func (r *receiving) refuse(in *dataplane.Delivery, cond amqp.ErrCond, cause erro
 		s.lostSettlement(Rejected, err)
 		return
 	}
+	s.receipt.refused.Add(1)
 	s.outcomes[Rejected].Add(1)
 	r.grant(false)
 }
@@ -241,9 +253,9 @@ func (r *receiving) refuse(in *dataplane.Delivery, cond amqp.ErrCond, cause erro
 // grant tops the credit up, once half of the window is free. Where that leaves
 // the link without credit, and force says so or somebody waits for deliveries,
 // whatever is free is granted: those that are held for long starve nobody.
-// Nothing is granted once the subscription stops.
+// Nothing is granted while the subscription is paused, and once it stops.
 func (r *receiving) grant(force bool) {
-	if r.s.stopping.Load() {
+	if r.s.stopping.Load() || r.s.paused.Load() {
 		return
 	}
 	if force || r.s.waiting.Load() > 0 {
@@ -283,6 +295,7 @@ func (s *Subscription) takenBack(r *receiving, id uint32) {
 			return
 		}
 	}
+	s.reader.takenBack(r, id)
 }
 
 // giveUp answers for a delivery that the peer took back, which frees its place
@@ -290,7 +303,9 @@ func (s *Subscription) takenBack(r *receiving, id uint32) {
 func (s *Subscription) giveUp(d *Delivery) {
 	d.takenBack()
 	s.c.log.Warn("delivery taken back by the peer", logAddress, string(s.addr), logAttempt, d.Attempt())
-	if err := d.from.link.Settle(d.id, stateReleased); err == nil {
+	err := d.from.link.Settle(d.id, stateReleased)
+	s.reader.done(d)
+	if err == nil {
 		d.from.grant(false)
 	}
 }

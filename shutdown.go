@@ -47,8 +47,9 @@ func (st *stop) wait(ctx context.Context) error {
 //  6. the publisher's session ends;
 //  7. the connection closes.
 //
-// Each step runs even if one before failed, and the error of the innermost is
-// returned. Shutdown returns within ctx, whatever a handler or the peer does;
+// Held retries are settled with step 3. Each step runs even if one before
+// failed, and the error of the innermost is returned. The log and
+// Observer.Shutdown tell what became of what was under way. Shutdown returns within ctx, whatever a handler or the peer does;
 // a handler that does not return is logged and left behind. While the
 // connection is lost there is nothing to tell a peer: attempts to connect end
 // at once, publishes that wait return ErrNotConnected, handlers are waited for
@@ -178,6 +179,7 @@ func (c *core) shutdown(ctx context.Context, conn *connection, subs []*Subscript
 		held, running = held+st.Held, running+st.Running
 	}
 	c.log.Info("shutting down", "held", held, "running", running)
+	uncertain := c.pub.uncertain.Load()
 	c.pub.refuse()
 	settle := each(subs, func(s *Subscription) error { return s.quiesce(ctx, caller) })
 	late, cancel := withGrace(ctx)
@@ -194,18 +196,12 @@ func (c *core) shutdown(ctx context.Context, conn *connection, subs []*Subscript
 	if conn != nil { // else its loss was told
 		c.observe.connection(false, err)
 	}
-	var done Stats
+	report := ShutdownReport{After: time.Since(started), Uncertain: int(c.pub.uncertain.Load() - uncertain), Err: err}
 	for _, s := range subs {
-		st := s.Stats()
-		done.Accepted += st.Accepted
-		done.Rejected += st.Rejected
-		done.Released += st.Released
-		done.Modified += st.Modified
+		s.addTo(&report)
 	}
-	c.log.Info("shutdown", append([]any{
-		"after", time.Since(started), "accepted", done.Accepted, "rejected", done.Rejected,
-		"released", done.Released, "modified", done.Modified,
-	}, reason(err)...)...)
+	c.log.Info("shutdown", report.attributes()...)
+	c.observe.shutdown(report)
 	return err
 }
 

@@ -13,13 +13,15 @@ const (
 	Attaching
 	// Attached means that deliveries may come.
 	Attached
+	// Paused means that it is attached, and Pause lets no delivery come.
+	Paused
 	// Draining means that it is being shut down.
 	Draining
 	// Ended means that it is over; Err says why.
 	Ended
 )
 
-var stateNames = [...]string{"registered", "attaching", "attached", "draining", "ended"}
+var stateNames = [...]string{"registered", "attaching", "attached", "paused", "draining", "ended"}
 
 // String returns the state in lower case.
 func (s State) String() string {
@@ -59,7 +61,7 @@ func (s *Subscription) Stats() Stats {
 	for _, w := range s.workers {
 		st.Running += w.busy()
 	}
-	if r := s.receiving(); r != nil {
+	if r := s.receiving(); r != nil && !isClosed(r.link.Done()) {
 		st.Credit, _ = r.link.Credit()
 		queued := r.link.Queued()
 		st.Held += queued

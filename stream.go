@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"sync"
 )
 
@@ -24,7 +25,7 @@ type Stream struct{ *Subscription }
 func (b *Broker) Stream(addr Address, opts ...*SubscribeOptions) *Stream {
 	s := b.register(addr, one("Stream", opts), stream)
 	s.newDelivery = func() *Delivery { return new(Delivery) }
-	s.reader = &reader{s: s, changed: make(chan struct{}, 1)}
+	s.reader = &reader{s: s, changed: make(chan struct{}, 1), yielded: map[uint32]*Delivery{}}
 	s.start(nil)
 	return &Stream{s}
 }
@@ -89,6 +90,7 @@ type reader struct {
 
 	mu      sync.Mutex
 	ranging bool
+	yielded map[uint32]*Delivery // by delivery-id; not settled
 }
 
 var errRanging = errors.New("amqpflow: the stream is being ranged over already")
@@ -118,22 +120,84 @@ func (r *reader) settled() {
 	signal(r.changed)
 }
 
+// done forgets a delivery that was settled, or answered for.
+func (r *reader) done(d *Delivery) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	if r.yielded[d.id] == d {
+		delete(r.yielded, d.id)
+	}
+	r.mu.Unlock()
+	r.settled()
+}
+
+// lost forgets what was yielded of a link that is gone.
+func (r *reader) lost(link *receiving) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	maps.DeleteFunc(r.yielded, func(_ uint32, d *Delivery) bool { return d.from == link })
+	r.mu.Unlock()
+	r.settled()
+}
+
+// takenBack answers for a yielded delivery that the peer took back: settling it
+// is an error from then on.
+func (r *reader) takenBack(link *receiving, id uint32) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	d := r.yielded[id]
+	r.mu.Unlock()
+	if d != nil && d.from == link {
+		r.s.giveUp(d)
+	}
+}
+
+// unsettled returns how many deliveries were yielded and not settled.
+func (r *reader) unsettled() int {
+	if r == nil {
+		return 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.yielded)
+}
+
+// take takes the oldest delivery. Taking and remembering it are one step, so
+// that takenBack finds it.
+func (r *reader) take() (d *Delivery, closed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var one [1]*Delivery
+	ds, closed := r.s.inboxes[0].take(one[:0], 1)
+	if len(ds) == 0 {
+		return nil, closed
+	}
+	if !ds[0].settled {
+		r.yielded[ds[0].id] = ds[0]
+	}
+	return ds[0], closed
+}
+
 // next waits for the next delivery. Without one, err is why the stream ended.
 func (r *reader) next(ctx context.Context) (*Delivery, error) {
-	in := r.s.inboxes[0]
 	for {
 		if isClosed(ctx.Done()) {
 			return nil, nil
 		}
-		var one [1]*Delivery
-		ds, closed := in.take(one[:0], 1)
+		d, closed := r.take()
 		switch {
-		case len(ds) > 0:
-			return ds[0], nil
+		case d != nil:
+			return d, nil
 		case closed:
 			return nil, r.s.Err()
 		}
-		r.s.await(in, ctx.Done())
+		r.s.await(r.s.inboxes[0], ctx.Done())
 	}
 }
 

@@ -30,10 +30,14 @@ type Subscription struct {
 	running   sync.WaitGroup // the workers' goroutines
 	stopping  atomic.Bool    // no delivery begins any more
 	waiting   atomic.Int32   // workers, or a reader, without anything to do
+	paused    atomic.Bool    // between Pause and Resume; changed under mu
+	arranging sync.Mutex     // held by arrange, so that the last one wins
+	releasing sync.Mutex     // held by releaseHeld, so that what is older goes first
 
 	backoff  backoff.Policy
 	holds    holds
 	handover handover
+	receipt  receipt
 
 	received   atomic.Uint64
 	reattached atomic.Uint64
@@ -262,16 +266,20 @@ func (s *Subscription) attach(conn *connection) error {
 func (s *Subscription) adopt(r *receiving) bool {
 	s.mu.Lock()
 	over := s.closing != nil || s.state == Ended
+	state := Attached
+	if s.paused.Load() {
+		state = Paused
+	}
 	if !over {
 		s.relinkLocked(r)
-		s.state, s.err = Attached, nil
+		s.state, s.err = state, nil
 	}
 	s.mu.Unlock()
 	if over {
 		s.c.release(r)
 		return false
 	}
-	s.c.observe.state(s, Attached, nil)
+	s.c.observe.state(s, state, nil)
 	return true
 }
 

@@ -81,6 +81,8 @@ var behaviours = []behaviour{
 
 	{"oneLaneKeepsItsOrder", oneLaneKeepsItsOrder},
 	{"blockedLaneLeavesTheOthersRunning", blockedLaneLeavesTheOthersRunning},
+	{"orderedRetryKeepsTheOrder", orderedRetryKeepsTheOrder},
+	{"pauseHandsBackAndResumeGoesOn", pauseHandsBackAndResumeGoesOn},
 	{"batchesAreFullOrHaveWaited", batchesAreFullOrHaveWaited},
 	{"batchSettlesEachByItsMark", batchSettlesEachByItsMark},
 	{"panicInABatchSettlesEachOnce", panicInABatchSettlesEachOnce},

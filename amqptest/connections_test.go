@@ -62,13 +62,7 @@ func TestServer_describesItsConnections(t *testing.T) {
 func TestServer_countsWhatAPublisherHasStillToSettle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, nil)
-		r := dialRaw(t, s).opened()
-		a := attachSender(0)
-		a.RcvSettleMode = rcvSecond
-		r.send(a)
-		r.awaitFlow()
-		r.transfer(first(0), hello)
-		r.awaitDisposition()
+		r := dialRaw(t, s).opened().secondly()
 		assert.Equal(t, 1, s.Connections()[0].Sessions[0].Links[0].Unsettled)
 		r.send(&wire.Disposition{Role: wire.RoleSender, Settled: true})
 		synctest.Wait()

@@ -133,6 +133,7 @@ func round(t *testing.T, s *Server) error {
 	if err != nil {
 		return err
 	}
+	defer context.AfterFunc(ctx, func() { _ = nc.Close() })() // go-amqp's Send outlives its context while the window is shut
 	c, err := amqp.NewConn(ctx, nc, &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
 	if err != nil {
 		return err

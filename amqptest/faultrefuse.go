@@ -89,7 +89,7 @@ func (c *conn) refuseSASL() bool {
 		switch {
 		case c.dead:
 		case f.kind == faultRefuseSASL:
-			c.append(wire.TypeSASL, 0, &wire.SASLOutcome{Code: f.code})
+			c.writeSASL(&wire.SASLOutcome{Code: f.code})
 			c.shut(nil)
 		default:
 			c.hangUp(c.written())

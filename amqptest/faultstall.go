@@ -1,6 +1,7 @@
 package amqptest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/amqpflow/amqpflow"
@@ -79,15 +80,17 @@ func (c *conn) hold(f *activeFault, at uint64) {
 	}
 	c.held[f] = struct{}{}
 	c.touch()
+	c.srv.goesOn(f, func() {
+		delete(c.held, f)
+		c.rouse()
+	})
 }
 
-// holds says whether a fault of one of kinds goes on on c.
+// holds says whether a fault of one of kinds holds c.
 func (c *conn) holds(kinds ...faultKind) bool {
 	for f := range c.held {
-		for _, kind := range kinds {
-			if f.kind == kind {
-				return true
-			}
+		if slices.Contains(kinds, f.kind) {
+			return true
 		}
 	}
 	return false
@@ -99,21 +102,6 @@ func (c *conn) deaf() bool  { return c.holds(faultSilence, faultDeaf, faultStopR
 // stopped says whether the reader is to take nothing more off the socket.
 func (c *conn) stopped(taken int) bool {
 	return len(c.out) > outLimit || c.holds(faultStopReading) || taken > heldInput && c.deaf()
-}
-
-// lift ends f wherever it goes on.
-func (s *Server) lift(f *activeFault) {
-	for _, c := range s.inOrder() {
-		if _, there := c.held[f]; there {
-			delete(c.held, f)
-			c.rouse()
-		}
-		for _, ses := range c.channels {
-			if ses != nil {
-				ses.lift(f)
-			}
-		}
-	}
 }
 
 // heal lifts everything.
@@ -128,26 +116,17 @@ func (s *Server) heal() {
 		}
 		for _, ses := range c.channels {
 			if ses != nil {
-				ses.lift(nil)
+				ses.heal()
 			}
 		}
 	}
 }
 
-// lift ends f on the session and its links; nil stands for any fault.
-func (ses *session) lift(f *activeFault) {
-	if ses.ended {
-		return
-	}
-	if ses.withheld != nil && (f == nil || ses.withheld == f) {
-		ses.withheld = nil
-		ses.owesFlow = true
-		ses.owe()
-	}
+func (ses *session) heal() {
+	ses.openWindow()
 	for _, l := range ses.handles {
-		if l != nil && l.withheld != nil && (f == nil || l.withheld == f) {
-			l.withheld = nil
-			l.oweCredit()
+		if l != nil {
+			l.grantCredit()
 		}
 	}
 }
@@ -199,7 +178,8 @@ func (c *conn) swapHeld(spare []byte, lastWrite time.Time) (buf []byte, due time
 		}
 		n = min(n, f.size)
 	}
-	buf = append(spare[:0], c.out[:n]...)
+	buf = slices.Grow(spare[:0], n)[:n]
+	copy(buf, c.out)
 	c.out = c.out[:copy(c.out, c.out[n:])]
 	c.sent += uint64(n)
 	c.writing = n > 0
@@ -211,40 +191,53 @@ func (c *conn) swapHeld(spare []byte, lastWrite time.Time) (buf []byte, due time
 // fault withholds it.
 func (l *link) grantedCredit() uint32 {
 	s := l.ses.conn.srv
-	if l.withheld == nil {
-		if l.withheld = s.happens(l.subject(), faultWithholdCredit); l.withheld != nil {
-			s.withhold(l.withheld)
+	if !l.withheld && !l.lifted {
+		if f := s.happens(l.subject(), faultWithholdCredit); f != nil {
+			l.withheld = true
+			s.goesOn(f, l.grantCredit)
+			s.over(f)
 		}
 	}
-	if l.withheld != nil {
+	if l.withheld {
 		return l.credit
 	}
+	l.lifted = false
 	return l.grant()
+}
+
+// grantCredit ends what withholds the link's credit. The grant that makes up
+// for it is not withheld again.
+func (l *link) grantCredit() {
+	if l.withheld && l.attached() {
+		l.withheld, l.lifted = false, true
+		l.oweCredit()
+	}
 }
 
 // grantedWindow is the incoming window that the client is told; no more than
 // is left of it if a fault withholds it.
 func (ses *session) grantedWindow() uint32 {
 	s := ses.conn.srv
-	if ses.withheld == nil {
-		if ses.withheld = s.happens(ses.subject(), faultWithholdWindow); ses.withheld != nil {
-			s.withhold(ses.withheld)
+	if !ses.withheld && !ses.lifted {
+		if f := s.happens(ses.subject(), faultWithholdWindow); f != nil {
+			ses.withheld = true
+			s.goesOn(f, ses.openWindow)
+			s.over(f)
 		}
 	}
-	if ses.withheld != nil {
+	if ses.withheld {
 		return ses.inWindow
 	}
+	ses.lifted = false
 	return s.opts.Window
 }
 
-// withhold ends what f withholds after its duration.
-func (s *Server) withhold(f *activeFault) {
-	if f.lasts == 0 {
-		s.over(f)
-		return
+// openWindow ends what withholds the session's window. The flow that makes up
+// for it is not withheld again.
+func (ses *session) openWindow() {
+	if ses.withheld && !ses.ended && ses.conn.sessions[ses.in] == ses {
+		ses.withheld, ses.lifted = false, true
+		ses.owesFlow = true
+		ses.owe()
 	}
-	s.later(f.lasts, func() {
-		s.lift(f)
-		s.over(f)
-	})
 }

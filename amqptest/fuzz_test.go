@@ -3,6 +3,7 @@ package amqptest
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -114,6 +115,11 @@ func tails() [][]byte {
 			Target: &wire.Target{ExpiryPolicy: wire.ExpireNever},
 		},
 		&wire.Attach{Name: "dynamic", Handle: 4, Role: wire.RoleReceiver, Source: &wire.Source{Dynamic: true}, Target: &wire.Target{}},
+		&wire.Attach{
+			Name: "topic", Handle: 4, Role: wire.RoleReceiver, MaxMessageSize: 100,
+			Source: &wire.Source{Address: "prices", HasAddress: true, Capabilities: []wire.Symbol{"topic"}}, Target: &wire.Target{},
+		},
+		&wire.Attach{Name: "relay", Handle: 4, Target: &wire.Target{}, InitialDeliveryCount: wire.Some(0)},
 		&wire.Attach{Name: "t", Handle: 4, Coordinator: &wire.Coordinator{}, InitialDeliveryCount: wire.Some(1<<32 - 1)},
 		&wire.Detach{Handle: 1, Closed: true}, &wire.Detach{Handle: 1},
 		&wire.Flow{NextIncomingID: wire.Some(0), IncomingWindow: 1 << 31, NextOutgoingID: 4, Echo: true},
@@ -134,6 +140,16 @@ func tails() [][]byte {
 		tails = append(tails, frameOf(wire.TypeAMQP, 0, p, hello))
 		tails = append(tails, frameOf(wire.TypeAMQP, 0, p, nil))
 	}
+	// A message that expires, is scheduled and says where it goes.
+	message := (&wire.Header{TTL: 5, HasTTL: true}).Append(nil)
+	message, err := wire.AppendSection(message, wire.CodeMessageAnnotations, wire.Map{{Key: wire.Symbol("x-opt-delivery-time"), Value: int64(1)}})
+	if err != nil {
+		panic(err)
+	}
+	message = append((&wire.Properties{To: "orders", AbsoluteExpiryTime: time.UnixMilli(1)}).Append(message), hello...)
+	tails = append(tails, frameOf(wire.TypeAMQP, 0, &wire.Transfer{
+		DeliveryID: wire.Some(3), DeliveryTag: []byte("t"), MessageFormat: wire.Some(0),
+	}, message))
 	return append(tails, emptyFrame, []byte("AMQP\x02\x01\x00\x00"), nil)
 }
 
@@ -156,10 +172,9 @@ func framed(data []byte) (b []byte) {
 // gone nothing of it is left.
 func FuzzServerConnection(f *testing.F) {
 	phases := conversation()
-	const isFramed, isCut = 1 << 6, 1 << 7
 	for i, next := range phases {
 		f.Add(byte(i), next)
-		f.Add(byte(i)|isCut, next)
+		f.Add(byte(i)|isCut|isShown, next)
 	}
 	for _, tail := range tails() {
 		f.Add(byte(len(phases)), tail)
@@ -168,28 +183,45 @@ func FuzzServerConnection(f *testing.F) {
 			f.Add(byte(len(phases))|isFramed, append([]byte{byte(len(body))}, body...))
 		}
 	}
-	f.Fuzz(func(t *testing.T, mode byte, data []byte) {
-		st := newStill(phases[:int(mode&(isFramed-1))%(len(phases)+1)]...)
-		st.put(fuzzed)
-		if mode&isFramed != 0 {
-			data = framed(data)
+	f.Fuzz(func(t *testing.T, mode byte, data []byte) { explore(t, phases, mode, data) })
+}
+
+// Flags of a mode; its other bits are the phase that is reached first.
+const isShown, isFramed, isCut = 1 << 5, 1 << 6, 1 << 7
+
+// explore sends data after the first phases, all at once or in pieces.
+func explore(t *testing.T, phases [][]byte, mode byte, data []byte) {
+	st := newStill(phases[:int(mode&(isShown-1))%(len(phases)+1)]...)
+	st.put(fuzzed)
+	if mode&isFramed != 0 {
+		data = framed(data)
+	}
+	piece := max(len(data), 1)
+	if mode&isCut != 0 {
+		piece = 1 + len(data)/64
+	}
+	for b := range slices.Chunk(data, piece) {
+		st.receive(b)
+	}
+	st.c.lost(io.EOF)
+	if mode&isShown != 0 {
+		for _, frame := range st.s.Frames() {
+			_ = frame.String()
 		}
-		if mode&isCut != 0 {
-			for piece := range slices.Chunk(data, 1+len(data)/64) {
-				st.receive(piece)
-			}
-		} else {
-			st.receive(data)
-		}
-		st.c.lost(io.EOF)
-		require.Empty(t, st.s.conns)
-		require.Empty(t, st.s.attached)
-		for _, n := range st.s.nodes {
-			require.Empty(t, n.links)
-		}
-		require.LessOrEqual(t, len(st.out), 1<<16+64*len(data))
-		wellFormed(t, st.out, max(minMaxFrameSize, st.c.peer.MaxFrameSize))
-	})
+	}
+	_ = st.s.Close() // stops the timers, and returns what the client broke
+	links := len(st.s.attached)
+	for _, n := range st.s.nodes {
+		links += len(n.links)
+	}
+	switch err := wellFormed(st.out, max(minMaxFrameSize, st.c.peer.MaxFrameSize)); {
+	case err != nil:
+		t.Error(err)
+	case len(st.s.conns) > 0 || links > 0:
+		t.Errorf("left over: %d connections, %d links", len(st.s.conns), links)
+	case len(st.out) > 1<<16+64*len(data):
+		t.Errorf("%d bytes for %d", len(st.out), len(data))
+	}
 }
 
 // fuzzed is what waits in the queue, the last one larger than the client's frames.
@@ -215,61 +247,55 @@ func (st *still) put(ms []*message) {
 	}
 }
 
-// wellFormed fails unless b is what the server may send to a client that takes
-// frames of at most largest bytes.
-func wellFormed(t *testing.T, b []byte, largest uint32) {
+// wellFormed returns an error unless b is what the server may send to a client
+// that takes frames of at most largest bytes. It is the fuzz target's inner
+// loop, hence no assertions.
+func wellFormed(b []byte, largest uint32) error {
 	for len(b) > 0 {
-		if id, err := wire.ParseProtocolHeader(b); err == nil {
-			require.NotEqual(t, wire.ProtoTLS, id)
+		if id, err := wire.ParseProtocolHeader(b); err == nil && id != wire.ProtoTLS {
 			b = b[8:]
 			continue
 		}
 		h, err := wire.ParseFrameHeader(b)
-		require.NoError(t, err)
-		require.LessOrEqual(t, int(h.Size), len(b))
-		body := b[8:h.Size]
-		b = b[h.Size:]
-		if len(body) == 0 {
-			continue
+		switch {
+		case err != nil:
+			return err
+		case int(h.Size) > len(b) || h.Size > largest:
+			return fmt.Errorf("a frame of %d bytes", h.Size)
 		}
-		code, _, err := wire.PeekDescriptor(body)
-		require.NoError(t, err)
-		_, err = wire.Check(body)
-		require.NoError(t, err)
-		require.LessOrEqual(t, h.Size, largest)
-		p := decoder(code)
-		require.NotNil(t, p, performativeName(code))
-		require.NoError(t, p.Decode(body))
+		if err := decodes(b[8:h.Size]); err != nil {
+			return err
+		}
+		b = b[h.Size:]
 	}
+	return nil
 }
 
-func decoder(code uint64) interface{ Decode(body []byte) error } {
-	switch code {
-	case wire.CodeOpen:
-		return new(wire.Open)
-	case wire.CodeBegin:
-		return new(wire.Begin)
-	case wire.CodeAttach:
-		return new(wire.Attach)
-	case wire.CodeFlow:
-		return new(wire.Flow)
-	case wire.CodeTransfer:
-		return new(wire.Transfer)
-	case wire.CodeDisposition:
-		return new(wire.Disposition)
-	case wire.CodeDetach:
-		return new(wire.Detach)
-	case wire.CodeEnd:
-		return new(wire.End)
-	case wire.CodeClose:
-		return new(wire.Close)
-	case wire.CodeSASLMechanisms:
-		return new(wire.SASLMechanisms)
-	case wire.CodeSASLOutcome:
-		return new(wire.SASLOutcome)
-	default:
-		return nil
+func decodes(body []byte) error {
+	if len(body) == 0 {
+		return nil // a heartbeat
 	}
+	code, _, err := wire.PeekDescriptor(body)
+	if err != nil {
+		return err
+	}
+	if _, err := wire.Check(body); err != nil {
+		return err
+	}
+	p, known := decoders[code]
+	if !known {
+		return fmt.Errorf("%s", performativeName(code))
+	}
+	return p.Decode(body)
+}
+
+// decoders are what the server may send. Decode overwrites, and one goroutine
+// runs the target.
+var decoders = map[uint64]interface{ Decode(body []byte) error }{
+	wire.CodeOpen: new(wire.Open), wire.CodeBegin: new(wire.Begin), wire.CodeAttach: new(wire.Attach),
+	wire.CodeFlow: new(wire.Flow), wire.CodeTransfer: new(wire.Transfer), wire.CodeDisposition: new(wire.Disposition),
+	wire.CodeDetach: new(wire.Detach), wire.CodeEnd: new(wire.End), wire.CodeClose: new(wire.Close),
+	wire.CodeSASLMechanisms: new(wire.SASLMechanisms), wire.CodeSASLOutcome: new(wire.SASLOutcome),
 }
 
 func TestConversation_breaksNoRule(t *testing.T) {
@@ -277,7 +303,7 @@ func TestConversation_breaksNoRule(t *testing.T) {
 	st.put(fuzzed)
 	st.receive(nil)
 	require.NoError(t, errors.Join(st.s.violations...))
-	wellFormed(t, st.out, 1024)
+	require.NoError(t, wellFormed(st.out, 1024))
 	require.Equal(t, 3, st.s.Unsettled("orders"))
 }
 

@@ -26,7 +26,7 @@ func (c *conn) protocolHeader(b []byte) {
 		c.violatef(ruleProtocolHeader, "%v", err)
 	case id == wire.ProtoSASL && c.phase == phaseHeader:
 		c.header(wire.ProtoSASL)
-		c.append(wire.TypeSASL, 0, &wire.SASLMechanisms{Mechanisms: c.srv.mechanisms()})
+		c.writeSASL(&wire.SASLMechanisms{Mechanisms: c.srv.mechanisms()})
 		c.phase = phaseSASL
 	case id == wire.ProtoAMQP && (c.phase == phaseAMQP || c.srv.open()):
 		c.header(wire.ProtoAMQP)
@@ -78,7 +78,7 @@ func (c *conn) saslFrame(body []byte) {
 		return
 	}
 	if offered := c.srv.mechanisms(); !slices.Contains(offered, init.Mechanism) {
-		c.append(wire.TypeSASL, 0, &wire.SASLOutcome{Code: wire.SASLAuth})
+		c.writeSASL(&wire.SASLOutcome{Code: wire.SASLAuth})
 		c.violatef(ruleSASL, "mechanism %q, offered are %v", init.Mechanism, offered)
 		return
 	}
@@ -118,13 +118,13 @@ func (c *conn) askExternal() {
 // authenticated answers sasl-init.
 func (c *conn) authenticated(mechanism wire.Symbol, user string, ok bool) {
 	if !ok {
-		c.append(wire.TypeSASL, 0, &wire.SASLOutcome{Code: wire.SASLAuth})
+		c.writeSASL(&wire.SASLOutcome{Code: wire.SASLAuth})
 		c.srv.log.Warn("authentication failed", "peer", c.name, "mechanism", string(mechanism))
 		c.shut(nil)
 		return
 	}
 	c.user = user
-	c.append(wire.TypeSASL, 0, &wire.SASLOutcome{Code: wire.SASLOK})
+	c.writeSASL(&wire.SASLOutcome{Code: wire.SASLOK})
 	c.phase = phaseAMQP
 }
 

@@ -239,6 +239,17 @@ func (r *raw) sending() *raw {
 	return r
 }
 
+// secondly is sending in rcv-settle-mode second, with one delivery answered.
+func (r *raw) secondly() *raw {
+	a := attachSender(0)
+	a.RcvSettleMode = rcvSecond
+	r.send(a)
+	r.awaitFlow()
+	r.transfer(first(0), hello)
+	r.awaitDisposition()
+	return r
+}
+
 // receiving attaches a receiver on handle 0 and grants credit.
 func (r *raw) receiving(credit uint32) *raw {
 	r.send(attachReceiver(0), linkFlow(credit))

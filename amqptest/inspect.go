@@ -1,11 +1,9 @@
 package amqptest
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/Azure/go-amqp"
 
@@ -155,79 +153,4 @@ func bodyBytes(m *amqp.Message) ([]byte, error) {
 		return nil, fmt.Errorf("an amqp-sequence")
 	}
 	return slices.Concat(m.Data...), nil
-}
-
-// Idle returns nil once nothing is queued, unsettled or in flight: the queues
-// are empty but for dead letters that nobody receives, consumers have settled what they were given,
-// no message is half received, and everything for the clients is written. On a
-// server that nobody has sent anything to that is at once.
-//
-// It returns ctx's error if that ends first, ErrClosed after Close, and a bad
-// option of the server.
-func (s *Server) Idle(ctx context.Context) error {
-	if err := s.usable(); err != nil {
-		return err
-	}
-	w := make(chan struct{})
-	s.lock()
-	s.waiters = append(s.waiters, w)
-	s.unlock()
-	select {
-	case <-w:
-		return nil
-	case <-ctx.Done():
-		s.mu.Lock()
-		s.waiters = slices.DeleteFunc(s.waiters, func(o chan struct{}) bool { return o == w })
-		busy := s.busyLocked()
-		s.mu.Unlock()
-		return fmt.Errorf("amqptest: not idle: %s: %w", busy, ctx.Err())
-	case <-s.finished:
-		return ErrClosed
-	}
-}
-
-func (s *Server) idleLocked() bool {
-	for _, n := range s.nodes {
-		if n.len() > 0 && !n.expendable() {
-			return false
-		}
-	}
-	for c := range s.conns {
-		if !c.dead && !c.idle() {
-			return false
-		}
-	}
-	return true
-}
-
-// busyLocked names what is not idle.
-func (s *Server) busyLocked() string {
-	var queued []string
-	for name, n := range s.nodes {
-		if waiting := n.len(); waiting > 0 && !n.expendable() {
-			queued = append(queued, fmt.Sprintf("%s %q has %d messages", n.kind, name, waiting))
-		}
-	}
-	if len(queued) == 0 {
-		return "deliveries or frames are under way"
-	}
-	slices.Sort(queued)
-	return strings.Join(queued, ", ")
-}
-
-func (c *conn) idle() bool {
-	if c.writing || len(c.out) > 0 || c.halfRead {
-		return false
-	}
-	for _, ses := range c.sessions {
-		if len(ses.unsettled) > 0 || len(ses.unsettledIn) > 0 {
-			return false
-		}
-		for _, l := range ses.links {
-			if l.partial != nil || l.current != nil {
-				return false
-			}
-		}
-	}
-	return true
 }

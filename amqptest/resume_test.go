@@ -110,17 +110,12 @@ func TestOutcomeIn_readsEveryOutcomeInEitherForm(t *testing.T) {
 func TestLink_tellsAPublisherThatResumesWhatItHasNotSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, nil)
-		r := dialRaw(t, s).opened()
-		a := attachSender(0)
-		a.RcvSettleMode = rcvSecond
-		r.send(a)
-		r.awaitFlow()
-		r.transfer(first(0), hello)
-		r.awaitDisposition()
+		r := dialRaw(t, s).opened().secondly()
 		r.send(&wire.Detach{})
 		r.awaitDetach()
 		tag := first(0).DeliveryTag
-		a.Unsettled = wire.Map{{Key: tag}}
+		a := attachSender(0)
+		a.RcvSettleMode, a.Unsettled = rcvSecond, wire.Map{{Key: tag}}
 		r.send(a)
 		var answer wire.Attach
 		require.NoError(t, answer.Decode(r.await(wire.CodeAttach)))

@@ -22,6 +22,7 @@ var scripts = []script{
 	{rulePerformative, "a performative that does not decode", func(r *raw) { r.bytes([]byte{0, 0, 0, 12, 2, 0, 0, 0, 0, 0x53, 0x12, 0xff}) }},
 	{rulePerformative, "no performative", func(r *raw) { r.bytes([]byte{0, 0, 0, 9, 2, 0, 0, 0, 0x40}) }},
 	{ruleUnexpectedFrame, "a second open", func(r *raw) { r.send(&wire.Open{ContainerID: "again", MaxFrameSize: 512}) }},
+	{ruleUnexpectedFrame, "a performative that does not exist", func(r *raw) { r.bytes([]byte{0, 0, 0, 12, 2, 0, 0, 0, 0, 0x53, 0x19, 0x45}) }},
 	{ruleChannel, "a channel without session", func(r *raw) { r.bytes(frameOf(wire.TypeAMQP, 3, &wire.End{}, nil)) }},
 	{ruleChannel, "a second begin", func(r *raw) { r.send(&wire.Begin{}) }},
 	{ruleChannel, "a frame after end", func(r *raw) { r.send(&wire.End{}, attachSender(0)) }},
@@ -29,6 +30,7 @@ var scripts = []script{
 		r.bytes(frameOf(wire.TypeAMQP, 1, &wire.Begin{RemoteChannel: wire.Some(0)}, nil))
 	}},
 	{ruleChannelMax, "a channel above channel-max", func(r *raw) { r.bytes(frameOf(wire.TypeAMQP, 8, &wire.Begin{}, nil)) }},
+	{ruleChannelMax, "a heartbeat above channel-max", func(r *raw) { r.bytes([]byte{0, 0, 0, 8, 2, 0, 0, 8}) }},
 	{ruleHandleMax, "a handle above handle-max", func(r *raw) { r.send(attachSender(8)) }},
 	{ruleHandleInUse, "a handle in use", func(r *raw) { r.send(attachSender(0), attachReceiver(0)) }},
 	{ruleAttach, "a sender without initial-delivery-count", func(r *raw) {
@@ -104,6 +106,12 @@ var scripts = []script{
 		t.More = true
 		r.sending().transfer(t, hello)
 		r.transfer(first(1), hello)
+	}},
+	{ruleContinuation, "resumed after the first frame", func(r *raw) {
+		t := first(0)
+		t.More = true
+		r.sending().transfer(t, hello)
+		r.transfer(wire.Transfer{Resume: true}, nil)
 	}},
 	{ruleContinuation, "another tag within a delivery", func(r *raw) {
 		t := first(0)

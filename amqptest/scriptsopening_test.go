@@ -26,6 +26,10 @@ var openings = []script{
 		r.header(wire.ProtoAMQP)
 		r.send(&wire.Open{ContainerID: strings.Repeat("c", 512), MaxFrameSize: 65536})
 	}},
+	{ruleChannelMax, "a heartbeat on channel 1 before open", func(r *raw) {
+		r.header(wire.ProtoAMQP)
+		r.bytes([]byte{0, 0, 0, 8, 2, 0, 0, 1})
+	}},
 	{ruleFields, "open properties", func(r *raw) {
 		r.header(wire.ProtoAMQP)
 		r.send(&wire.Open{ContainerID: "raw", MaxFrameSize: 512, Properties: oddMap})

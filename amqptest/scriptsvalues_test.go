@@ -31,7 +31,7 @@ func settles(rule rule, does string, change func(d *wire.Disposition)) script {
 	}}
 }
 
-var oddError = &wire.Error{Condition: "amqp:internal-error", Info: wire.Map{{Key: int8(1), Value: true}}}
+var errOdd = &wire.Error{Condition: "amqp:internal-error", Info: wire.Map{{Key: int8(1), Value: true}}}
 
 // valueScripts break rules of what stands in a frame.
 var valueScripts = []script{
@@ -55,11 +55,11 @@ var valueScripts = []script{
 		require.NoError(r.t, err)
 		r.send(&wire.Flow{NextIncomingID: wire.Some(0), Properties: m})
 	}},
-	{ruleFields, "info of end", func(r *raw) { r.send(&wire.End{Error: oddError}) }},
-	{ruleFields, "info of close", func(r *raw) { r.send(&wire.Close{Error: oddError}) }},
-	{ruleFields, "info of detach", func(r *raw) { r.sending().send(&wire.Detach{Error: oddError}) }},
+	{ruleFields, "info of end", func(r *raw) { r.send(&wire.End{Error: errOdd}) }},
+	{ruleFields, "info of close", func(r *raw) { r.send(&wire.Close{Error: errOdd}) }},
+	{ruleFields, "info of detach", func(r *raw) { r.sending().send(&wire.Detach{Error: errOdd}) }},
 	settles(ruleFields, "info of rejected", func(d *wire.Disposition) {
-		d.State = wire.State{Kind: wire.StateRejected, Error: oddError}
+		d.State = wire.State{Kind: wire.StateRejected, Error: errOdd}
 	}),
 	attaches(ruleFields, "dynamic-node-properties", func(a *wire.Attach) {
 		*a.Source = wire.Source{Dynamic: true, DynamicNodeProperties: oddMap}
@@ -127,12 +127,7 @@ var valueScripts = []script{
 		r.send(a)
 	}},
 	{ruleDeliveryTag, "a tag that is in use", func(r *raw) {
-		a := attachSender(0)
-		a.RcvSettleMode = rcvSecond
-		r.send(a)
-		r.awaitFlow()
-		r.transfer(first(0), hello)
-		r.awaitDisposition()
+		r.secondly()
 		again := first(1)
 		again.DeliveryTag = first(0).DeliveryTag
 		r.transfer(again, hello)
@@ -182,12 +177,7 @@ var valueScripts = []script{
 		r.sending().transfer(t, hello)
 	}},
 	{ruleSettledTwice, "a sender that settles twice", func(r *raw) {
-		a := attachSender(0)
-		a.RcvSettleMode = rcvSecond
-		r.send(a)
-		r.awaitFlow()
-		r.transfer(first(0), hello)
-		r.awaitDisposition()
+		r.secondly()
 		d := &wire.Disposition{Role: wire.RoleSender, Settled: true}
 		r.send(d, d)
 	}},

@@ -13,6 +13,8 @@ import (
 	"math/big"
 	"net"
 	"runtime"
+	"runtime/pprof"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -44,6 +46,7 @@ func everyCall(t *testing.T, s *Server) map[string]error {
 }
 
 func TestServer_returnsABadOptionFromEveryCall(t *testing.T) {
+	require.ErrorContains(t, NewServer(&Options{IdleTimeout: 91 * 24 * time.Hour}).Close(), "is above 2160h0m0s")
 	s := NewServer(&Options{MaxFrameSize: 511, IdleTimeout: time.Millisecond})
 	calls := everyCall(t, s)
 	calls["Close"] = s.Close()
@@ -76,6 +79,27 @@ func TestServer_hasNoGoroutineBeforeItIsUsed(t *testing.T) {
 	require.NoError(t, s.Put("orders", text("0")))
 	assert.LessOrEqual(t, runtime.NumGoroutine(), before)
 	require.NoError(t, s.Close())
+}
+
+func TestServer_leavesNoGoroutine(t *testing.T) {
+	s := NewServer()
+	url := s.URL()
+	for range 3 {
+		c, err := amqp.Dial(t.Context(), url, nil)
+		require.NoError(t, err)
+		ses, err := c.NewSession(t.Context(), nil)
+		require.NoError(t, err)
+		require.NoError(t, sender(t, ses, "orders", nil).Send(t.Context(), text("0"), nil))
+		defer func() { _ = c.Close() }()
+	}
+	_, err := net.Dial("tcp", strings.TrimPrefix(url, "amqp://")) // and says nothing
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	var stacks strings.Builder
+	require.NoError(t, pprof.Lookup("goroutine").WriteTo(&stacks, 2))
+	for _, of := range []string{"amqptest.(*conn)", "amqptest.(*Server).accept"} {
+		assert.NotContains(t, stacks.String(), of)
+	}
 }
 
 func TestServer_closeTellsItsClients(t *testing.T) {
@@ -121,7 +145,7 @@ func TestServer_listensOnALoopbackPort(t *testing.T) {
 	s := NewServer()
 	url := s.URL()
 	assert.Equal(t, url, s.URL())
-	exchange(t, s, func() (*amqp.Conn, error) { return amqp.Dial(t.Context(), url, nil) })
+	sendAndReceive(t, s, func() (*amqp.Conn, error) { return amqp.Dial(t.Context(), url, nil) })
 	require.NoError(t, s.Close())
 	_, err := amqp.Dial(t.Context(), url, nil)
 	require.Error(t, err)
@@ -135,7 +159,7 @@ func TestServer_servesTLS(t *testing.T) {
 	var wg sync.WaitGroup
 	served := errors.New("not yet")
 	wg.Go(func() { served = s.Serve(tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}})) })
-	exchange(t, s, func() (*amqp.Conn, error) {
+	sendAndReceive(t, s, func() (*amqp.Conn, error) {
 		return amqp.Dial(t.Context(), "amqps://"+l.Addr().String(), &amqp.ConnOptions{
 			TLSConfig: &tls.Config{RootCAs: pool}, SASLType: amqp.SASLTypePlain("alice", "secret"),
 		})
@@ -163,8 +187,8 @@ func TestServer_dialLooksAtItsContext(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// exchange sends 500 messages and receives them.
-func exchange(t *testing.T, s *Server, dial func() (*amqp.Conn, error)) {
+// sendAndReceive sends 500 messages and receives them.
+func sendAndReceive(t *testing.T, s *Server, dial func() (*amqp.Conn, error)) {
 	t.Helper()
 	c, err := dial()
 	require.NoError(t, err)

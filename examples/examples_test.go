@@ -36,6 +36,21 @@ busy   attempt 1: accepted
 broken attempt 1: rejected
 bug    attempt 1: rejected
 `,
+	"retry": `abroad: the bank does not answer, in a second
+rent: paid at attempt 1
+wages: paid at attempt 1
+two are paid, held meanwhile: 1
+abroad: the bank does not answer
+abroad: paid at attempt 3
+`,
+	"deadletter": `to ann, attempt 1
+to nobody, attempt 1
+to the bank, attempt 1
+to the bank, attempt 2
+to the bank, attempt 3
+put aside: "to nobody", attempts: 1, handler: no such account
+put aside: "to the bank", attempts: 3, max-attempts: the bank does not answer
+`,
 	"shutdown": `stopped after 1 job
 the next instance did the other 4
 `,

@@ -50,3 +50,19 @@ func message(t *testing.T, order Order) *amqp.Message {
 	require.NoError(t, err)
 	return amqp.NewMessage(body)
 }
+
+func TestService_takesUpAgainAfterALostConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, server *amqptest.Server, _ *amqpflow.Broker) {
+		require.NoError(t, server.Fault(amqptest.Drop().After(2))) // the order, and its invoice
+		put(t, server, Order{ID: "A-6", Item: "lamp", Count: 1})
+
+		// The order came again, for nobody had heard what became of it: delivery
+		// is at least once, and whoever reads invoices has to bear one twice.
+		settled := server.Settlements(orders)
+		require.Len(t, settled, 1)
+		assert.Equal(t, amqpflow.Accepted, settled[0].Outcome)
+		got, err := amqptest.Bodies[Invoice](server, invoices)
+		require.NoError(t, err)
+		assert.Equal(t, []Invoice{{Order: "A-6", Total: 1900}, {Order: "A-6", Total: 1900}}, got)
+	})
+}

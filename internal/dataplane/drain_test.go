@@ -265,3 +265,23 @@ func TestLink_frozenGrantsNothing(t *testing.T) {
 		assert.Zero(t, credit)
 	})
 }
+
+// A drain that was given up before its answer came is called off.
+func TestLink_thawGivesBackWhatWasNotDrained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, rigOptions{})
+		s, as := r.session()
+		l, _, _ := r.receiver(s, as, "in", LinkOptions{})
+		require.NoError(t, l.Grant(10, true))
+		synctest.Wait()
+		l.Freeze()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, l.Drain(ctx), context.DeadlineExceeded)
+		l.Thaw()
+		synctest.Wait()
+		assert.Equal(t, "flow in count=0 credit=10 drain=false", last(r.p.seen()))
+		credit, _ := l.Credit()
+		assert.Equal(t, 10, credit)
+	})
+}

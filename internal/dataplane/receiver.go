@@ -36,7 +36,7 @@ type receiving struct {
 	head        int // the first in queue that was not taken
 	back        []uint32
 
-	frozen    bool          // no credit is granted any more
+	frozen    bool          // no credit is granted
 	draining  bool          // a flow with drain is out and not answered
 	drainers  int           // calls of Drain that wait
 	drainDone chan struct{} // closed when the drain ends well
@@ -167,12 +167,28 @@ func (l *Link) grantLocked(window int, force bool, a *after) {
 	l.appendFlowLocked(a)
 }
 
-// Freeze makes every later Grant do nothing, so that what Drain takes back stays
-// back.
+// Freeze makes every Grant until Thaw do nothing, so that what Drain takes back
+// stays back.
 func (l *Link) Freeze() {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	l.frozen = true
+}
+
+// Thaw lets Grant grant again after Freeze. A drain that was given up is called
+// off: what it did not take back is credit as before.
+//
+// Spec: 2.6.7.
+func (l *Link) Thaw() {
+	var a after
+	l.s.mu.Lock()
+	l.frozen = false
+	if l.draining && l.drainers == 0 && l.lostLocked() == nil {
+		l.draining, l.drainDone = false, nil
+		l.appendFlowLocked(&a)
+	}
+	l.s.mu.Unlock()
+	a.run(l.s.c)
 }
 
 // Drain takes the credit back: it asks the peer to use it or give it up, and

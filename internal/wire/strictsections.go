@@ -34,7 +34,7 @@ func (s *Sections) CheckProperties() error {
 	if _, err := f.openList("properties", s.Properties); err != nil {
 		return err
 	}
-	for i := PropMessageID; i < propCount; i++ {
+	for i := range propCount {
 		v := f.value()
 		if v == nil {
 			continue

@@ -1,0 +1,178 @@
+package amqpflow_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/amqpflow/amqpflow"
+	"github.com/amqpflow/amqpflow/amqptest"
+	"github.com/amqpflow/amqpflow/internal/wire"
+)
+
+// A consumer timeout, or a lock that is lost: the peer settles what the handler
+// still works on. The handler learns of it, its settlement is an error and no
+// success, the peer gets the answer that it waits for, and nothing else changes,
+// however often that happens.
+func TestFieldReport_B16_peerTakesADeliveryBackWhileItsHandlerWorks(t *testing.T) {
+	const rounds = 1_000
+	synctest.Test(t, func(t *testing.T) {
+		working := make(chan struct{}, 1)
+		p, b, sub := serve(t, func(ctx context.Context, d *amqpflow.Delivery) error {
+			if string(d.Data()) == "fine" {
+				return nil
+			}
+			working <- struct{}{}
+			<-ctx.Done()
+			assert.ErrorIs(t, context.Cause(ctx), amqpflow.ErrLinkLost)
+			assert.ErrorIs(t, d.Accept(ctx), amqpflow.ErrLinkLost)
+			return errors.New("too late")
+		}, &amqpflow.SubscribeOptions{Workers: 2, Credit: 4, RetryMin: -1})
+		channel := p.link("orders", wire.RoleReceiver).channel
+		for range rounds {
+			id := p.deliver("orders", data("slow"))
+			<-working
+			p.deliver("orders", data("fine"))
+			p.send(channel, &wire.Disposition{Role: wire.RoleSender, First: id, Last: id, Settled: true, State: wire.State{Kind: wire.StateReleased}})
+		}
+		quiet()
+		kinds := map[wire.StateKind]int{}
+		for id, outcomes := range p.outcomes() {
+			require.Len(t, outcomes, 1, "delivery %d", id)
+			kinds[outcomes[0]]++
+		}
+		assert.Equal(t, map[wire.StateKind]int{wire.StateReleased: rounds, wire.StateAccepted: rounds}, kinds)
+		stats := sub.Stats()
+		assert.Equal(t, amqpflow.Stats{Credit: stats.Credit, Received: 2 * rounds, Accepted: rounds}, stats)
+		assert.Equal(t, amqpflow.Attached, sub.State())
+		shutdown(t, b)
+	})
+}
+
+// inOrder fails where a number comes before one that is less and was not seen.
+func inOrder(t *testing.T, numbers []int) {
+	t.Helper()
+	next := 1
+	for _, n := range numbers {
+		require.LessOrEqual(t, n, next, "%d came before %d", n, next)
+		if n == next {
+			next++
+		}
+	}
+}
+
+// One publisher that waits for each confirmation, one ordered subscriber that
+// fails every tenth attempt, a connection that drops on both, and a shutdown in
+// the middle: what is seen twice may be, but nothing overtakes anything.
+func TestFieldReport_B45_orderSurvivesRetriesDropsAndShutdown(t *testing.T) {
+	const total = 1_000
+	synctest.Test(t, func(t *testing.T) {
+		server := amqptest.NewServer(&amqptest.Options{MaxDeliveries: -1})
+		var mu sync.Mutex // guards the next three
+		var handled []int
+		calls, running := 0, 0
+		half, all := make(chan struct{}), make(chan struct{})
+		service := func() *amqpflow.Broker {
+			b := amqpflow.New("amqp://localhost")
+			b.Subscribe("orders", func(_ context.Context, d *amqpflow.Delivery) error {
+				mu.Lock()
+				calls++
+				fails := calls%10 == 0
+				running++
+				assert.Equal(t, 1, running, "one handler at a time, whatever became of the link")
+				mu.Unlock()
+				<-time.After(time.Millisecond)
+				mu.Lock()
+				defer mu.Unlock()
+				running--
+				if fails {
+					return errors.New("the tenth")
+				}
+				n, err := strconv.Atoi(string(d.Data()))
+				handled = append(handled, n)
+				switch {
+				case n == total/2 && !closedChan(half):
+					close(half)
+				case n == total && !closedChan(all):
+					close(all)
+				}
+				return err
+			}, &amqpflow.SubscribeOptions{OrderedRetry: true, Credit: 20})
+			require.NoError(t, server.Connect(t.Context(), b))
+			return b
+		}
+		publisher := amqpflow.New("amqp://localhost")
+		require.NoError(t, server.Connect(t.Context(), publisher))
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for n := 1; n <= total; {
+				err := publisher.Publisher().Publish(t.Context(), "orders", fmt.Append(nil, n))
+				if err == nil {
+					n++ // else it is sent again, before the next: a duplicate, and no inversion
+				}
+			}
+		})
+		b := service()
+		require.NoError(t, server.Fault(amqptest.Drop().After(total/4)))
+		require.NoError(t, server.Fault(amqptest.Drop().After(total)))
+		<-half
+		shutdown(t, b)
+		b = service()
+		<-all
+		wg.Wait()
+		shutdown(t, b)
+		shutdown(t, publisher)
+		mu.Lock()
+		defer mu.Unlock()
+		inOrder(t, handled)
+		assert.GreaterOrEqual(t, len(handled), total)
+		assert.Equal(t, total, handled[len(handled)-1])
+		require.NoError(t, server.Close())
+	})
+}
+
+// What was not begun goes back oldest first, and behind it nothing that was
+// failed overtakes it: Close with a window full of prefetched deliveries.
+func TestFieldReport_B45_closeReleasesOldestFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		block := make(chan struct{})
+		p, b, sub := serve(t, func(context.Context, *amqpflow.Delivery) error { <-block; return nil }, &amqpflow.SubscribeOptions{Credit: 20})
+		for range 20 {
+			p.deliver("orders", data("x"))
+		}
+		quiet()
+		time.AfterFunc(time.Second, func() { close(block) })
+		require.NoError(t, sub.Close(within(t, 5*time.Second)))
+		var order []uint32
+		for _, f := range p.sent(wire.CodeDisposition) {
+			d := f.perf.(*wire.Disposition)
+			for id := d.First; id != d.Last+1; id++ {
+				if d.State.Kind == wire.StateReleased {
+					order = append(order, id)
+				}
+			}
+		}
+		require.Len(t, order, 19)
+		for i, id := range order {
+			assert.Equal(t, uint32(i+1), id)
+		}
+		shutdown(t, b)
+	})
+}
+
+func closedChan(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
