@@ -48,7 +48,7 @@ func TestExpiry_neverDeliversWhatHasExpired(t *testing.T) {
 			{2 * time.Second, []string{"5s", "for ever", "9s"}, []string{"1s", "absolute"}},
 			{2 * time.Second, []string{"for ever", "9s"}, []string{"1s", "absolute", "5s"}},
 		} {
-			time.Sleep(step.after)
+			<-time.After(step.after)
 			synctest.Wait()
 			assert.Equal(t, step.left, ids(s.Messages("orders")))
 			assert.Equal(t, step.dead, ids(s.DeadLetters("orders")))
@@ -70,7 +70,7 @@ func TestExpiry_ofWhatAConsumerHeldComesWhenItIsGivenBack(t *testing.T) {
 		require.NoError(t, s.Put("orders", living("0", time.Second)))
 		rcv := manual(t, connect(t, s, nil), "orders", 2)
 		m := receive(t, rcv)
-		time.Sleep(2 * time.Second)
+		<-time.After(2 * time.Second)
 		assert.Empty(t, s.DeadLetters("orders"))
 		require.NoError(t, rcv.ReleaseMessage(t.Context(), m))
 		synctest.Wait()
@@ -85,12 +85,12 @@ func TestExpiry_goesWhereTheNodeSays(t *testing.T) {
 		s := newServer(t, nil)
 		require.NoError(t, s.Declare("orders", &NodeOptions{TTL: time.Minute, DeadLetter: "dead", Expiry: "expired"}))
 		require.NoError(t, s.Put("orders", living("short", time.Second), living("long", time.Hour), text("plain")))
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		synctest.Wait()
 		assert.Equal(t, []string{"short", "long", "plain"}, ids(s.Messages("expired")))
 		assert.Empty(t, s.Messages("dead"))
 		require.NoError(t, s.Idle(t.Context()), "nobody receives them")
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		assert.Len(t, s.Messages("expired"), 3, "what is dead does not die again")
 	})
 }
@@ -161,7 +161,7 @@ func TestSchedule_takesATimeThatIsNoneForNow(t *testing.T) {
 			m := text("never")
 			m.Annotations = amqp.Annotations{"x-opt-delivery-time": v}
 			require.NoError(t, s.Put("orders", m))
-			time.Sleep(24 * time.Hour)
+			<-time.After(24 * time.Hour)
 			assert.Nil(t, rcv.Prefetched())
 		}
 	})

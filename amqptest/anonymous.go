@@ -24,11 +24,7 @@ func (l *link) destination(m *message, sections *wire.Sections) (*node, wire.Sta
 	if to == "" {
 		return nil, s.dialect.noAddress
 	}
-	n, e := s.dialect.node(s, to, kindAny, wire.RoleReceiver)
-	if e != nil {
-		return nil, wire.State{Kind: wire.StateRejected, Error: e}
-	}
-	return n, stateAccepted
+	return s.dialect.relay(s, to)
 }
 
 // textProperty is a string among the message's properties, "" if it is absent.

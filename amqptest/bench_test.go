@@ -35,6 +35,27 @@ func BenchmarkServer_delivers(b *testing.B) {
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "msgs/s")
 }
 
+// Publish 512 bytes with confirmation, as many at once as the publisher allows.
+func BenchmarkServer_takes(b *testing.B) {
+	s := amqptest.NewServer()
+	broker := amqpflow.New("amqp://localhost")
+	require.NoError(b, s.Connect(b.Context(), broker))
+	publisher := broker.Publisher()
+	body := make([]byte, 512)
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		n++
+		_, err := publisher.Send(b.Context(), "orders", body)
+		require.NoError(b, err)
+	}
+	require.NoError(b, publisher.Flush(b.Context()))
+	b.StopTimer()
+	require.NoError(b, broker.Shutdown(b.Context()))
+	require.NoError(b, s.Close())
+	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "msgs/s")
+}
+
 // Starting a server and closing it, alone and with a client.
 func BenchmarkServer_startsAndCloses(b *testing.B) {
 	b.Run("alone", func(b *testing.B) {

@@ -151,6 +151,9 @@ func (s *Server) declare(addr amqpflow.Address, o *NodeOptions) error {
 	if err != nil {
 		return err
 	}
+	if n.kind != kindQueue && n.kind != kindTopic {
+		return fmt.Errorf("an %s cannot be declared", n.kind)
+	}
 	if err := s.dialect.bind(s, name, o.Bind); err != nil {
 		return fmt.Errorf("NodeOptions.Bind: %w", err)
 	}

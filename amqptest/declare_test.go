@@ -129,7 +129,7 @@ func TestFull_withholdsCreditUntilThereIsRoom(t *testing.T) {
 		assert.EqualValues(t, 3, r.awaitFlow().LinkCredit.Value)
 		for id := range uint32(3) {
 			r.transfer(first(id), hello)
-			assert.EqualValues(t, 2-id, r.awaitFlow().LinkCredit.Value)
+			assert.Equal(t, 2-id, r.awaitFlow().LinkCredit.Value)
 		}
 		late := attachSender(1)
 		late.Name = "late"

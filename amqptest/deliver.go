@@ -114,8 +114,9 @@ func (l *link) appendTransfer(d *delivery, more bool) {
 	if !d.begun && d.message.format == 0 {
 		h := d.message.header
 		h.DeliveryCount = d.count
-		h.FirstAcquirer = !d.message.acquired
-		if h.HasTTL && l.ses.conn.srv.dialect.reducesTTL {
+		dialect := l.ses.conn.srv.dialect
+		h.FirstAcquirer = !d.message.acquired && dialect.firstAcquirer
+		if h.HasTTL && dialect.reducesTTL {
 			h.TTL = d.message.left()
 		}
 		c.out = h.Append(c.out)

@@ -1,7 +1,7 @@
 package amqptest
 
 import (
-	"fmt"
+	"cmp"
 
 	"github.com/Azure/go-amqp"
 
@@ -37,7 +37,7 @@ func (s *Server) dynamicNode(l *link, asked wire.Map, kind nodeKind) (*node, wir
 		return nil, nil, e
 	}
 	s.dynamics++
-	n := s.makeNode(fmt.Sprintf("%s%d", s.dialect.dynamicPrefix, s.dynamics), kind)
+	n := s.makeNode(s.dialect.dynamicName(s.dynamics), cmp.Or(kind, kindQueue))
 	n.owner, n.lifetime = l, life
 	properties := wire.Map{{Key: lifetimePolicy, Value: wire.Described{Descriptor: uint64(life), Value: wire.List{}}}}
 	return n, properties, nil

@@ -51,7 +51,7 @@ func TestFault_lateDispositionOfASessionThatHasEnded(t *testing.T) {
 		require.NoError(t, err)
 		synctest.Wait()
 		require.NoError(t, ses.Close(t.Context()))
-		time.Sleep(2 * time.Hour)
+		<-time.After(2 * time.Hour)
 		require.NoError(t, round(t, s))
 	})
 }

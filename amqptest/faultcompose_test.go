@@ -61,7 +61,7 @@ func TestHeal_endsASequence(t *testing.T) {
 		require.NoError(t, s.Fault(Detach("orders", "", "").Delay(time.Minute)))
 		synctest.Wait()
 		s.Heal()
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		require.NoError(t, round(t, s))
 		synctest.Wait()
 		assert.Len(t, s.conns, 1)

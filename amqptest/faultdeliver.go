@@ -32,6 +32,8 @@ func OverSend(addr amqpflow.Address) Fault {
 //
 //	amqptest.TakeBack("orders", amqpflow.Modified).Delay(30 * time.Minute)
 //
+// Without a delay it happens once to each message.
+//
 // Spec: 2.6.12.
 func TakeBack(addr amqpflow.Address, outcome amqpflow.Outcome) Fault {
 	return Fault{kind: faultTakeBack, addr: addr, outcome: outcome, times: 1}
@@ -43,10 +45,11 @@ func (l *link) takeBack(f *activeFault) []func() {
 	var blows []func()
 	for _, id := range slices.Sorted(maps.Keys(ses.unsettled)) {
 		d := ses.unsettled[id]
-		if d.link != l || l.current == d || l.browses {
+		if d.link != l || l.current == d || l.browses || f.spares(d.message) {
 			continue
 		}
 		blows = append(blows, func() {
+			f.done[d.message] = struct{}{}
 			delete(ses.unsettled, id)
 			ses.excused.add(id)
 			ses.conn.write(ses.out, &wire.Disposition{

@@ -137,11 +137,11 @@ func (c *conn) blow(f *activeFault) []func() {
 		}
 		return []func(){c.drop}
 	case faultWriteBytes:
-		if f.wrote[c] && f.after == 0 {
+		if f.after == 0 && f.spares(c) {
 			return nil
 		}
 		return []func(){func() {
-			f.wrote[c] = true
+			f.done[c] = struct{}{}
 			c.out = append(c.out, f.data...)
 			c.passed(true, true, c.out[len(c.out)-len(f.data):])
 			c.touch()

@@ -24,12 +24,12 @@ type activeFault struct {
 	state wire.State
 	dice  *rand.Rand // nil: it happens whenever it may
 
-	left      int             // times that it is still to happen, or forever
-	seen      int             // events since it was set going or has last happened
-	counts    map[*conn]tally // frames or bytes since then
-	wrote     map[*conn]bool  // WriteBytes happened to them
-	scheduled bool            // its delay runs
-	pending   int             // times that have happened and are not over
+	left      int              // times that it is still to happen, or forever
+	seen      int              // events since it was set going or has last happened
+	counts    map[*conn]tally  // frames or bytes since then
+	done      map[any]struct{} // what it has happened to, where that is only once
+	scheduled bool             // its delay runs
+	pending   int              // times that have happened and are not over
 
 	healings int // of the server when it was set going
 
@@ -50,7 +50,7 @@ func (s *Server) set(plan *activeFault) {
 	f := *plan
 	f.healings = s.healings
 	if f.kind < faultTogether {
-		f.counts, f.wrote = map[*conn]tally{}, map[*conn]bool{}
+		f.counts, f.done = map[*conn]tally{}, map[any]struct{}{}
 		s.faults = append(s.faults, &f)
 		return
 	}
@@ -87,6 +87,13 @@ func (f *activeFault) due(c *conn) bool {
 	}
 	f.seen++
 	return f.seen > f.after && f.roll(c)
+}
+
+// spares says whether f lets go of v because it has happened to it before and
+// would go on without end: nothing passes in between.
+func (f *activeFault) spares(v any) bool {
+	_, done := f.done[v]
+	return done && f.delay == 0
 }
 
 // roll says whether f takes an opportunity; counting starts anew if it does
@@ -224,7 +231,7 @@ func (s *Server) inOrder() []*conn {
 func (s *Server) forget(c *conn) {
 	for _, f := range s.faults {
 		delete(f.counts, c)
-		delete(f.wrote, c)
+		delete(f.done, c)
 	}
 }
 

@@ -124,8 +124,8 @@ func TestFault_lateRefusalOfAnAttachMeetsTheClientsDetach(t *testing.T) {
 		r := dialRaw(t, s).opened()
 		r.send(attachReceiver(0), linkFlow(1), &wire.Detach{Handle: 0, Closed: true})
 		assert.Nil(t, r.awaitDetach().Error)
-		time.Sleep(2 * time.Hour)
+		<-time.After(2 * time.Hour)
 		r.send(&wire.Close{})
-		assert.Equal(t, uint64(wire.CodeClose), r.next(), "no second detach")
+		assert.Equal(t, wire.CodeClose, r.next(), "no second detach")
 	})
 }

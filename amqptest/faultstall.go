@@ -1,6 +1,7 @@
 package amqptest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/amqpflow/amqpflow"
@@ -85,13 +86,11 @@ func (c *conn) hold(f *activeFault, at uint64) {
 	})
 }
 
-// holds says whether a fault of one of kinds goes on on c.
+// holds says whether a fault of one of kinds holds c.
 func (c *conn) holds(kinds ...faultKind) bool {
 	for f := range c.held {
-		for _, kind := range kinds {
-			if f.kind == kind {
-				return true
-			}
+		if slices.Contains(kinds, f.kind) {
+			return true
 		}
 	}
 	return false
@@ -179,7 +178,8 @@ func (c *conn) swapHeld(spare []byte, lastWrite time.Time) (buf []byte, due time
 		}
 		n = min(n, f.size)
 	}
-	buf = append(spare[:0], c.out[:n]...)
+	buf = slices.Grow(spare[:0], n)[:n]
+	copy(buf, c.out)
 	c.out = c.out[:copy(c.out, c.out[n:])]
 	c.sent += uint64(n)
 	c.writing = n > 0

@@ -34,7 +34,7 @@ func TestFrames_ofOneExchange(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, rcv.IssueCredit(1))
 		m := receive(t, rcv)
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		require.NoError(t, rcv.RejectMessage(t.Context(), m, &amqp.Error{Condition: amqp.ErrCondInternalError, Description: "no eggs"}))
 		require.NoError(t, rcv.Close(t.Context()))
 		require.NoError(t, c.Close())

@@ -1,6 +1,7 @@
 package amqptest
 
 import (
+	"math"
 	"slices"
 
 	"github.com/Azure/go-amqp"
@@ -11,7 +12,7 @@ import (
 // room is how many more messages may wait in n before it is full.
 func (n *node) room() int {
 	if n.settings.maxLength == 0 {
-		return linkCredit
+		return math.MaxInt32
 	}
 	return max(n.settings.maxLength-n.len(), 0)
 }
@@ -41,15 +42,15 @@ func genericFull(*node) wire.State {
 // grant is the credit that a publisher is to have. One that gets less than it
 // could waits for quench.
 func (l *link) grant() uint32 {
-	n := l.node
+	n, most := l.node, l.ses.conn.srv.dialect.credit
 	if n.settings.whenFull != WithholdWhenFull {
-		return linkCredit
+		return most
 	}
 	room := n.room()
-	if room < linkCredit && !slices.Contains(n.thirsty, l) {
+	if room < int(most) && !slices.Contains(n.thirsty, l) {
 		n.thirsty = append(n.thirsty, l)
 	}
-	return max(l.credit, uint32(min(room, linkCredit)))
+	return max(l.credit, min(uint32(room), most))
 }
 
 // quench grants credit to the publishers that wait for room.

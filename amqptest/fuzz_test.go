@@ -115,6 +115,11 @@ func tails() [][]byte {
 			Target: &wire.Target{ExpiryPolicy: wire.ExpireNever},
 		},
 		&wire.Attach{Name: "dynamic", Handle: 4, Role: wire.RoleReceiver, Source: &wire.Source{Dynamic: true}, Target: &wire.Target{}},
+		&wire.Attach{
+			Name: "topic", Handle: 4, Role: wire.RoleReceiver, MaxMessageSize: 100,
+			Source: &wire.Source{Address: "prices", HasAddress: true, Capabilities: []wire.Symbol{"topic"}}, Target: &wire.Target{},
+		},
+		&wire.Attach{Name: "relay", Handle: 4, Target: &wire.Target{}, InitialDeliveryCount: wire.Some(0)},
 		&wire.Attach{Name: "t", Handle: 4, Coordinator: &wire.Coordinator{}, InitialDeliveryCount: wire.Some(1<<32 - 1)},
 		&wire.Detach{Handle: 1, Closed: true}, &wire.Detach{Handle: 1},
 		&wire.Flow{NextIncomingID: wire.Some(0), IncomingWindow: 1 << 31, NextOutgoingID: 4, Echo: true},
@@ -135,6 +140,16 @@ func tails() [][]byte {
 		tails = append(tails, frameOf(wire.TypeAMQP, 0, p, hello))
 		tails = append(tails, frameOf(wire.TypeAMQP, 0, p, nil))
 	}
+	// A message that expires, is scheduled and says where it goes.
+	message := (&wire.Header{TTL: 5, HasTTL: true}).Append(nil)
+	message, err := wire.AppendSection(message, wire.CodeMessageAnnotations, wire.Map{{Key: wire.Symbol("x-opt-delivery-time"), Value: int64(1)}})
+	if err != nil {
+		panic(err)
+	}
+	message = append((&wire.Properties{To: "orders", AbsoluteExpiryTime: time.UnixMilli(1)}).Append(message), hello...)
+	tails = append(tails, frameOf(wire.TypeAMQP, 0, &wire.Transfer{
+		DeliveryID: wire.Some(3), DeliveryTag: []byte("t"), MessageFormat: wire.Some(0),
+	}, message))
 	return append(tails, emptyFrame, []byte("AMQP\x02\x01\x00\x00"), nil)
 }
 
@@ -194,6 +209,7 @@ func explore(t *testing.T, phases [][]byte, mode byte, data []byte) {
 			_ = frame.String()
 		}
 	}
+	_ = st.s.Close() // stops the timers, and returns what the client broke
 	links := len(st.s.attached)
 	for _, n := range st.s.nodes {
 		links += len(n.links)

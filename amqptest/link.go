@@ -6,7 +6,7 @@ import (
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
-// linkCredit is what a sending client is granted.
+// linkCredit is what a sending client is granted in the generic dialect.
 const linkCredit = 256
 
 // link is one link of a session, guarded by the server's mutex. Spec: 2.6.
@@ -62,7 +62,12 @@ func (ses *session) onAttach(a *wire.Attach) {
 	c := ses.conn
 	switch {
 	case a.Handle > c.srv.opts.HandleMax:
-		c.violatef(ruleHandleMax, "attach on handle %d, %d is the highest", a.Handle, c.srv.opts.HandleMax)
+		e := c.violated(ruleHandleMax, "attach on handle %d, %d is the highest", a.Handle, c.srv.opts.HandleMax)
+		if c.srv.dialect.endsSession {
+			ses.end(e)
+		} else {
+			c.shut(e)
+		}
 		return
 	case ses.links[a.Handle] != nil:
 		c.violatef(ruleHandleInUse, "attach on handle %d, which is attached", a.Handle)
@@ -75,7 +80,7 @@ func (ses *session) onAttach(a *wire.Attach) {
 	}
 	l := &link{
 		ses: ses, name: a.Name, role: !a.Role, in: a.Handle,
-		second: a.RcvSettleMode == rcvSecond, sndMode: a.SndSettleMode,
+		second: a.RcvSettleMode == rcvSecond && c.srv.dialect.second, sndMode: a.SndSettleMode,
 		unsettled: a.Unsettled, incomplete: a.IncompleteUnsettled,
 	}
 	l.out = uint32(place(&ses.handles, l))
@@ -87,7 +92,13 @@ func (ses *session) onAttach(a *wire.Attach) {
 	if l.refuseAttach(a) {
 		return
 	}
-	refusal := l.resolve(a)
+	refusal, done := c.srv.dialect.attach(l, a)
+	if done {
+		return
+	}
+	if refusal == nil {
+		refusal = l.resolve(a)
+	}
 	c.srv.log.Debug("attach", "peer", c.name, "link", a.Name, "address", l.address, "error", wireError(refusal))
 	if refusal != nil {
 		l.refuse(a, refusal)
@@ -108,6 +119,7 @@ func (l *link) accept(a *wire.Attach) {
 		reply.InitialDeliveryCount = wire.Some(0)
 	} else {
 		reply.Source, reply.Target = a.Source, l.target
+		reply.MaxMessageSize = l.ses.conn.srv.dialect.maxMessageSize
 	}
 	l.steal()
 	reply.Unsettled = l.resume(a)
@@ -120,7 +132,7 @@ func (l *link) accept(a *wire.Attach) {
 	l.oweCredit()
 }
 
-// oweCredit makes the next flush grant all of linkCredit.
+// oweCredit makes the next flush grant all that a publisher is to have.
 func (l *link) oweCredit() {
 	if !l.owesCredit {
 		l.owesCredit = true
@@ -130,10 +142,11 @@ func (l *link) oweCredit() {
 }
 
 func (l *link) reply(a *wire.Attach) *wire.Attach {
-	return &wire.Attach{
-		Name: a.Name, Handle: l.out, Role: l.role,
-		SndSettleMode: a.SndSettleMode, RcvSettleMode: a.RcvSettleMode,
+	r := &wire.Attach{Name: a.Name, Handle: l.out, Role: l.role, SndSettleMode: l.sndMode}
+	if l.second {
+		r.RcvSettleMode = rcvSecond
 	}
+	return r
 }
 
 func (l *link) refuse(a *wire.Attach, e *wire.Error) {
@@ -233,7 +246,7 @@ func (l *link) giveBack() {
 		delete(l.ses.unsettled, id)
 		l.ses.excused.add(id)
 		if !l.browses {
-			l.queue.giveBack(d.message)
+			l.queue.lost(d.message, !l.ses.releasing)
 		}
 	}
 }
@@ -245,7 +258,7 @@ func (l *link) onFlow(f *wire.Flow) {
 	}
 	count := f.DeliveryCount.Value // absent: our initial one, before the client has seen our ATTACH
 	if l.role == wire.RoleReceiver {
-		if f.Echo {
+		if f.Echo && !l.ses.conn.srv.dialect.muteLinks {
 			l.oweCredit()
 		}
 		return
@@ -255,7 +268,7 @@ func (l *link) onFlow(f *wire.Flow) {
 		l.drain = f.Drain && (l.drain || !l.ses.conn.srv.ignores(l.subject(), faultIgnoreDrain))
 		l.queue.touch()
 	}
-	if f.Echo && !l.drain {
+	if f.Echo && !l.drain && !l.ses.conn.srv.dialect.muteLinks {
 		l.ses.writeFlow(l, false)
 	}
 }

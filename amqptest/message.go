@@ -28,6 +28,9 @@ type message struct {
 // newMessage checks payload, which it keeps. What a format other than 0 means
 // is between the two clients. Spec: 2.8.11.
 func newMessage(sections *wire.Sections, format uint32, payload []byte, d *dialect) (*message, error) {
+	if !d.formats {
+		format = 0
+	}
 	m := &message{format: format, header: wire.Header{Priority: 4}, rest: payload}
 	if format != 0 {
 		return m, nil
@@ -96,6 +99,18 @@ func (m *message) id() string {
 	}
 }
 
+// dropDeliveryAnnotations takes them off, as they are for the next hop alone.
+// Spec: 3.2.2.
+func (m *message) dropDeliveryAnnotations() {
+	code, _, err := wire.PeekDescriptor(m.rest)
+	if err != nil || code != wire.CodeDeliveryAnnotations {
+		return
+	}
+	if rest, err := wire.SkipValue(m.rest); err == nil {
+		m.rest = rest
+	}
+}
+
 // annotate merges annotations into the message's own. Spec: 3.4.5.
 func (m *message) annotate(annotations wire.Map) {
 	if len(annotations) == 0 || m.format != 0 {
@@ -135,9 +150,9 @@ func (m *message) split() (before []byte, own wire.Map, behind []byte, err error
 		if err != nil {
 			return nil, nil, nil, err
 		}
+		before := m.rest[:len(m.rest)-len(behind)]
 		behind = next
 		if code == wire.CodeMessageAnnotations {
-			before := m.rest[:len(m.rest)-len(next)]
 			own, err := wire.DecodeMap(value[:len(value)-len(next)])
 			return before, own, next, err
 		}

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/Azure/go-amqp"
-
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
@@ -22,6 +20,10 @@ type node struct {
 	owner    *link    // made it by a dynamic terminus; nil for every other
 	lifetime lifetime // of one that has an owner
 
+	arguments map[string]any // of a queue that was declared over the management node
+	exchange  *exchange      // of an exchange
+	key       string         // its routing key
+
 	settings nodeSettings
 	isGrave  bool    // dead letters of other nodes come here
 	thirsty  []*link // of publishers: they wait for credit
@@ -37,10 +39,12 @@ const (
 	kindQueue
 	kindTopic
 	kindAnonymous // each message says where it goes
+	kindExchange  // of RabbitMQ, with a routing key
+	kindManagement
 )
 
 func (k nodeKind) String() string {
-	return [...]string{"node", "queue", "topic", "anonymous terminus"}[k]
+	return [...]string{"node", "queue", "topic", "anonymous terminus", "exchange", "management node"}[k]
 }
 
 // node returns the node of that name, which it makes if there is none. It
@@ -51,7 +55,7 @@ func (s *Server) node(name string, kind nodeKind) (*node, *wire.Error) {
 	case n == nil:
 		return s.makeNode(name, kind), nil
 	case kind != kindAny && kind != n.kind:
-		return nil, refusal(amqp.ErrCondNotAllowed, "the node is a "+n.kind.String())
+		return nil, refusal(s.dialect.mismatch, "the node is a "+n.kind.String())
 	default:
 		return n, nil
 	}
@@ -59,13 +63,16 @@ func (s *Server) node(name string, kind nodeKind) (*node, *wire.Error) {
 
 func (s *Server) makeNode(name string, kind nodeKind) *node {
 	if kind == kindAny {
-		kind = kindQueue
+		kind = s.dialect.untyped
 	}
 	n := &node{srv: s, name: name, kind: kind, settings: s.settings(QuorumQueue)}
 	if kind == kindQueue {
 		n.addQueue()
 	}
 	s.nodes[name] = n
+	if kind == kindTopic && s.dialect.wildcards && isPattern(name) {
+		s.patterns[name] = n
+	}
 	return n
 }
 
@@ -91,6 +98,9 @@ func (n *node) publish(m *message) wire.State {
 			return state
 		}
 	}
+	if n.kind == kindExchange {
+		return n.route(m)
+	}
 	n.store(m)
 	return stateAccepted
 }
@@ -106,9 +116,18 @@ func (n *node) store(m *message) {
 		n.queues[0].put(m)
 		return
 	}
+	if n.kind == kindExchange {
+		for _, to := range n.exchange.bound(n.key) {
+			c := *m
+			to.store(&c)
+		}
+	}
 	for _, q := range n.queues {
 		c := *m
 		q.put(&c)
+	}
+	if n.srv.dialect.wildcards {
+		n.storeByPattern(m)
 	}
 }
 
@@ -132,6 +151,11 @@ func (n *node) waiting() []*message {
 	for _, q := range n.queues {
 		all = append(all, q.all()...)
 	}
+	if n.kind == kindExchange {
+		for _, bound := range n.exchange.bound(n.key) {
+			all = append(all, bound.waiting()...)
+		}
+	}
 	return all
 }
 
@@ -145,6 +169,9 @@ func (n *node) leave(l *link) {
 		if n.kind == kindTopic {
 			n.queues = slices.DeleteFunc(n.queues, func(o *queue) bool { return o == q })
 		}
+	}
+	if n.kind == kindExchange && len(n.links) == 0 {
+		delete(n.srv.nodes, n.name)
 	}
 	n.expire(l)
 }

@@ -1,7 +1,6 @@
 package amqptest
 
 import (
-	"maps"
 	"slices"
 )
 
@@ -11,5 +10,12 @@ import (
 func (s *Server) Nodes() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Sorted(maps.Keys(s.nodes))
+	var names []string
+	for name, n := range s.nodes {
+		if n.kind != kindExchange {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

@@ -14,13 +14,14 @@ type queue struct {
 	node    *node
 	waiting []*message // waiting[head:], ascending by seq
 	head    int
-	seq     uint64
 	links   []*link // of consumers
 	turn    int     // index in links of who is asked first
 	dirty   bool    // in srv.dirty
 
-	later   map[uint64]*message // by seq: not due yet
-	moments moments
+	arrivals uint64
+	returns  uint64              // counted where they have an order of their own
+	later    map[uint64]*message // by seq: not due yet
+	moments  moments
 }
 
 func (q *queue) len() int { return len(q.waiting) - q.head }
@@ -52,8 +53,12 @@ func (q *queue) touch() {
 
 // put appends a message that has just arrived.
 func (q *queue) put(m *message) {
-	m.seq = q.seq
-	q.seq++
+	m.seq = q.order(m) | firstArrival | q.arrivals
+	q.arrivals++
+	if q.len() > 0 && q.waiting[len(q.waiting)-1].seq > m.seq {
+		q.giveBack(m)
+		return
+	}
 	if q.isLater(m) {
 		return
 	}
@@ -83,6 +88,35 @@ func (q *queue) isLater(m *message) bool {
 	}
 	q.watch(m)
 	return later
+}
+
+// A message's seq is its order by the dialect, whether it is before or behind
+// what has never been delivered, and a serial number.
+const (
+	orderShift   = 56
+	firstArrival = 1 << 48
+)
+
+func (q *queue) order(m *message) uint64 {
+	return uint64(q.srv.dialect.order(q.node, m)) << orderShift
+}
+
+// returned is giveBack for what a consumer has settled.
+func (q *queue) returned(m *message) {
+	if q.srv.dialect.returnsFirst(q.node) {
+		m.seq = q.order(m) | q.returns
+		q.returns++
+	}
+	q.giveBack(m)
+}
+
+// lost is giveBack for what was unsettled when its link, or its session, ended.
+func (q *queue) lost(m *message, link bool) {
+	if q.srv.dialect.lost(q.node, m, link) && q.node.failed(m) {
+		q.node.bury(m, diedLimit)
+		return
+	}
+	q.giveBack(m)
 }
 
 // giveBack puts a message where it was in the order of arrival.

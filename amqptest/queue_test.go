@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/amqpflow/amqpflow"
+	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
 func TestQueue_settlesByOutcome(t *testing.T) {
@@ -143,7 +144,7 @@ func TestQueue_givesBackWhatALostLinkOrConnectionHeld(t *testing.T) {
 }
 
 func TestQueue_deadLettersAfterMaxDeliveries(t *testing.T) {
-	for limit, deliveries := range map[int]int{0: defaultMaxDeliveries, 3: 3, -1: 0} {
+	for limit, deliveries := range map[int]int{0: generic.maxDeliveries, 3: 3, -1: 0} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(t, &Options{MaxDeliveries: limit})
 			require.NoError(t, s.Put("orders", text("0")))
@@ -245,6 +246,15 @@ func TestQueue_annotatesAMessageThatHadNone(t *testing.T) {
 		require.Len(t, ms, 1)
 		assert.Equal(t, amqp.Annotations{"x-why": "busy"}, ms[0].Annotations)
 		assert.Equal(t, "0", string(ms[0].GetData()))
+
+		require.NoError(t, rcv.IssueCredit(1))
+		require.NoError(t, rcv.ModifyMessage(t.Context(), receive(t, rcv), &amqp.ModifyMessageOptions{
+			Annotations: amqp.Annotations{"x-why": "still", "x-who": "me"},
+		}))
+		synctest.Wait()
+		var sections wire.Sections
+		require.NoError(t, sections.Parse(s.nodes["orders"].queues[0].all()[0].rest), "one section of each kind")
+		assert.Equal(t, amqp.Annotations{"x-why": "still", "x-who": "me"}, s.Messages("orders")[0].Annotations)
 	})
 }
 

@@ -2,7 +2,10 @@ package amqptest
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
+
+	"github.com/Azure/go-amqp"
 
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
@@ -66,6 +69,9 @@ func (l *link) assemble(t *wire.Transfer) {
 	}
 	l.partial = p
 	p.settled = p.settled || t.Settled
+	if l.tooLarge(p, t) {
+		return
+	}
 	if t.More && !t.Aborted {
 		p.payload = append(p.payload, t.Payload...)
 		return
@@ -85,6 +91,16 @@ func (l *link) assemble(t *wire.Transfer) {
 		p.payload = append(p.payload, t.Payload...)
 	}
 	l.complete(p)
+}
+
+// tooLarge ends the session if a message is larger than it may be.
+func (l *link) tooLarge(p *incoming, t *wire.Transfer) bool {
+	most := l.ses.conn.srv.dialect.maxMessageSize
+	if size := uint64(len(p.payload) + len(t.Payload)); most == 0 || size <= most {
+		return false
+	}
+	l.ses.end(refusal(amqp.ErrCondMessageSizeExceeded, fmt.Sprintf("message size > maximum of %d bytes", most)))
+	return true
 }
 
 // begin checks the first frame of a delivery; nil after a violation.
@@ -151,9 +167,19 @@ func (l *link) goesOn(t *wire.Transfer) bool {
 
 // topUp makes the next flush grant credit once half of it is used.
 func (l *link) topUp() {
-	if l.credit <= linkCredit/2 && !l.detached {
+	if l.credit <= l.ses.conn.srv.dialect.credit/2 && !l.detached {
 		l.oweCredit()
 	}
+}
+
+// publish stores m in n, unless that is where requests go.
+func (l *link) publish(n *node, m *message) wire.State {
+	if n.kind == kindManagement {
+		l.manage(m)
+		return stateAccepted
+	}
+	n.arrived(m)
+	return n.publish(m)
 }
 
 // complete stores a message that has come whole, and answers it.
@@ -188,13 +214,20 @@ func (l *link) complete(p *incoming) {
 	if l.detached {
 		return
 	}
+	if c.srv.dialect.checksUser && m.format == 0 && !c.mayBe(&c.sections) {
+		l.detach(refusal(amqp.ErrCondUnauthorizedAccess, "the user-id is not that of the connection"))
+		return
+	}
 	to, answer := l.destination(m, &c.sections)
 	var fault *activeFault
 	if to != nil && !p.settled && !p.forgotten {
 		answer, fault = l.faultyAnswer(to.name, answer)
 	}
 	if to != nil && answer.Kind == wire.StateAccepted {
-		answer = to.publish(m)
+		answer = l.publish(to, m)
+	}
+	if ses.ended {
+		return
 	}
 	switch {
 	case p.settled || p.forgotten:

@@ -28,11 +28,18 @@ func (m *message) schedule(sections *wire.Sections, d *dialect) {
 	}
 	if d.scheduled && sections.MessageAnnotations != nil {
 		if v, ok := wire.LookupString(sections.MessageAnnotations, string(deliveryTime)); ok {
-			m.due = dueAt(decoded(v), 0)
+			if at := decoded(v); d.timestamps || !isTimestamp(at) {
+				m.due = dueAt(at, 0)
+			}
 		} else if v, ok := wire.LookupString(sections.MessageAnnotations, string(deliveryDelay)); ok {
 			m.due = dueAt(decoded(v), now.UnixMilli())
 		}
 	}
+}
+
+func isTimestamp(v any) bool {
+	_, ok := v.(time.Time)
+	return ok
 }
 
 func decoded(encoded []byte) any {

@@ -22,6 +22,7 @@ var scripts = []script{
 	{rulePerformative, "a performative that does not decode", func(r *raw) { r.bytes([]byte{0, 0, 0, 12, 2, 0, 0, 0, 0, 0x53, 0x12, 0xff}) }},
 	{rulePerformative, "no performative", func(r *raw) { r.bytes([]byte{0, 0, 0, 9, 2, 0, 0, 0, 0x40}) }},
 	{ruleUnexpectedFrame, "a second open", func(r *raw) { r.send(&wire.Open{ContainerID: "again", MaxFrameSize: 512}) }},
+	{ruleUnexpectedFrame, "a performative that does not exist", func(r *raw) { r.bytes([]byte{0, 0, 0, 12, 2, 0, 0, 0, 0, 0x53, 0x19, 0x45}) }},
 	{ruleChannel, "a channel without session", func(r *raw) { r.bytes(frameOf(wire.TypeAMQP, 3, &wire.End{}, nil)) }},
 	{ruleChannel, "a second begin", func(r *raw) { r.send(&wire.Begin{}) }},
 	{ruleChannel, "a frame after end", func(r *raw) { r.send(&wire.End{}, attachSender(0)) }},

@@ -9,10 +9,18 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/amqpflow/amqpflow"
 )
 
 // Options of a Server. The zero value, and nil, mean the defaults.
 type Options struct {
+	// Dialect is the broker that the server answers as: DialectGeneric,
+	// DialectArtemis or DialectRabbitMQ. The table under Dialects in the
+	// documentation of the package says what that is.
+	//
+	// Default: DialectGeneric.
+	Dialect amqpflow.Dialect
 	// Users are the passwords by user name. When there are any, a client must
 	// authenticate as one of them by SASL PLAIN, or by EXTERNAL where External
 	// is set.
@@ -37,28 +45,28 @@ type Options struct {
 	// Window is the incoming window of each session: how many transfer
 	// frames a client may send before it hears from the server again.
 	//
-	// Default: 2048.
+	// Default: 2048; 2147483647 in DialectArtemis, 400 in DialectRabbitMQ.
 	Window uint32
 	// ChannelMax is the highest channel number that a client may use, which
 	// allows one session more than that.
 	//
-	// Default: 65535.
+	// Default: 65535; 63 in DialectRabbitMQ.
 	ChannelMax uint16
 	// HandleMax is the highest handle that a client may use in a session.
 	//
-	// Default: 4294967295.
+	// Default: 4294967295; 65535 in DialectArtemis, 255 in DialectRabbitMQ.
 	HandleMax uint32
 	// IdleTimeout is how long a client may be silent before its connection
 	// is closed with amqp:resource-limit-exceeded. Half of it is announced.
 	// From 2 milliseconds to 90 days.
 	//
-	// Default: for ever.
+	// Default: for ever; 1 minute in DialectArtemis and DialectRabbitMQ.
 	IdleTimeout time.Duration
 	// MaxDeliveries is how often a message is delivered at most: a failed
 	// attempt that brings its delivery-count up to this number makes it a
 	// dead letter. A negative value means no limit.
 	//
-	// Default: 10.
+	// Default: 10; 21 in DialectRabbitMQ.
 	MaxDeliveries int
 	// Trace gets a debug record for each frame, with the fields of Frame. It is
 	// called while the server is locked: its handler may not call the server.
@@ -72,12 +80,10 @@ type Options struct {
 }
 
 const (
-	defaultMaxFrameSize  = 131072
-	defaultWindow        = 2048
-	defaultMaxDeliveries = 10
-	minMaxFrameSize      = 512 // Spec: 2.8.19, MIN-MAX-FRAME-SIZE
-	minIdleTimeout       = 2 * time.Millisecond
-	maxIdleTimeout       = 90 * 24 * time.Hour // half of it is milliseconds in 32 bits
+	defaultMaxFrameSize = 131072
+	minMaxFrameSize     = 512 // Spec: 2.8.19, MIN-MAX-FRAME-SIZE
+	minIdleTimeout      = 2 * time.Millisecond
+	maxIdleTimeout      = 90 * 24 * time.Hour // half of it is milliseconds in 32 bits
 )
 
 func (o *Options) withDefaults() (Options, error) {
@@ -96,11 +102,17 @@ func (o *Options) withDefaults() (Options, error) {
 	if r.IdleTimeout > maxIdleTimeout {
 		errs = append(errs, fmt.Errorf("amqptest: Options.IdleTimeout: %v is above %v", r.IdleTimeout, maxIdleTimeout))
 	}
+	d := dialects[r.Dialect]
+	if d == nil {
+		errs = append(errs, fmt.Errorf("amqptest: Options.Dialect: %s is not modelled", r.Dialect))
+		r.Dialect, d = amqpflow.DialectGeneric, generic
+	}
 	r.MaxFrameSize = or(r.MaxFrameSize, defaultMaxFrameSize)
-	r.Window = or(r.Window, defaultWindow)
-	r.ChannelMax = or(r.ChannelMax, 65535)
-	r.HandleMax = or(r.HandleMax, 1<<32-1)
-	r.MaxDeliveries = or(r.MaxDeliveries, defaultMaxDeliveries)
+	r.Window = or(r.Window, d.window)
+	r.ChannelMax = or(r.ChannelMax, d.channelMax)
+	r.HandleMax = or(r.HandleMax, d.handleMax)
+	r.IdleTimeout = or(r.IdleTimeout, d.idleTimeout)
+	r.MaxDeliveries = or(r.MaxDeliveries, d.maxDeliveries)
 	if r.Logger == nil {
 		r.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -146,6 +158,8 @@ type Server struct {
 	anonymous *node  // the node of targets without an address
 	dynamics  uint64 // dynamic nodes made so far
 	faulty
+	exchanges  map[string]*exchange // of RabbitMQ
+	patterns   map[string]*node     // topics of Artemis whose name is a pattern
 	agenda     agenda
 	trace      trace
 	now        time.Time                // of clock; zero: not asked for since lock
@@ -173,15 +187,19 @@ func NewServer(opts ...*Options) *Server {
 	}
 	o, err := given.withDefaults()
 	s := &Server{
-		opts: o, err: err, log: o.Logger, dialect: generic,
+		opts: o, err: err, log: o.Logger, dialect: dialects[o.Dialect],
 		finished:  make(chan struct{}),
 		listeners: map[net.Listener]struct{}{},
 		conns:     map[*conn]struct{}{},
 		attached:  map[linkName]*link{},
 		timers:    map[*time.Timer]struct{}{},
 		nodes:     map[string]*node{},
+		patterns:  map[string]*node{},
 	}
 	s.anonymous = &node{srv: s, kind: kindAnonymous}
+	if s.dialect == rabbitMQ {
+		s.exchanges = exchangesOf(s)
+	}
 	return s
 }
 

@@ -145,7 +145,7 @@ func TestServer_listensOnALoopbackPort(t *testing.T) {
 	s := NewServer()
 	url := s.URL()
 	assert.Equal(t, url, s.URL())
-	exchange(t, s, func() (*amqp.Conn, error) { return amqp.Dial(t.Context(), url, nil) })
+	sendAndReceive(t, s, func() (*amqp.Conn, error) { return amqp.Dial(t.Context(), url, nil) })
 	require.NoError(t, s.Close())
 	_, err := amqp.Dial(t.Context(), url, nil)
 	require.Error(t, err)
@@ -159,7 +159,7 @@ func TestServer_servesTLS(t *testing.T) {
 	var wg sync.WaitGroup
 	served := errors.New("not yet")
 	wg.Go(func() { served = s.Serve(tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}})) })
-	exchange(t, s, func() (*amqp.Conn, error) {
+	sendAndReceive(t, s, func() (*amqp.Conn, error) {
 		return amqp.Dial(t.Context(), "amqps://"+l.Addr().String(), &amqp.ConnOptions{
 			TLSConfig: &tls.Config{RootCAs: pool}, SASLType: amqp.SASLTypePlain("alice", "secret"),
 		})
@@ -187,8 +187,8 @@ func TestServer_dialLooksAtItsContext(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// exchange sends 500 messages and receives them.
-func exchange(t *testing.T, s *Server, dial func() (*amqp.Conn, error)) {
+// sendAndReceive sends 500 messages and receives them.
+func sendAndReceive(t *testing.T, s *Server, dial func() (*amqp.Conn, error)) {
 	t.Helper()
 	c, err := dial()
 	require.NoError(t, err)

@@ -9,11 +9,12 @@ import (
 // session is one session of a connection, guarded by the server's mutex.
 // Spec: 2.5.
 type session struct {
-	conn  *conn
-	in    uint16 // the client's channel
-	out   uint16 // ours
-	ended bool   // our END is out, the client's is awaited
-	most  uint32 // the highest handle that the client takes
+	conn      *conn
+	in        uint16 // the client's channel
+	out       uint16 // ours
+	ended     bool   // our END is out, the client's is awaited
+	releasing bool   // it ends, and its links with it
+	most      uint32 // the highest handle that the client takes
 
 	links   map[uint32]*link // by the client's handle
 	handles []*link          // by ours
@@ -126,13 +127,14 @@ func (ses *session) end(e *wire.Error) {
 
 // release gives back what the session's links hold.
 func (ses *session) release() {
+	ses.releasing = true
 	for _, l := range ses.links {
 		l.release()
 		l.partial = nil
 	}
 	for _, d := range ses.unsettled { // of suspended links
 		if !d.link.browses {
-			d.link.queue.giveBack(d.message)
+			d.link.queue.lost(d.message, false)
 		}
 	}
 	clear(ses.unsettled)

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/Azure/go-amqp"
+
 	"github.com/amqpflow/amqpflow"
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
@@ -128,15 +130,32 @@ func (ses *session) settle(id uint32, disposition *wire.Disposition) bool {
 		return true
 	}
 	delete(ses.unsettled, id)
-	if !state.Terminal() && d.link.defaultOutcome != nil {
-		state = *d.link.defaultOutcome
+	if !state.Terminal() && !d.link.unstated(&state) {
+		return false
 	}
 	if !disposition.Settled { // the second mode: the client learns that we settled it
 		ses.excused.add(id)
-		ses.trailing.add(ses, id, &state)
+		if ses.conn.srv.dialect.trails {
+			ses.trailing.add(ses, id, &state)
+		}
 	}
 	if !d.link.browses {
 		d.link.queue.settle(d, &state)
+	}
+	return !ses.ended
+}
+
+// unstated puts in state what it means that the client settles without an
+// outcome, and says whether that is allowed. Spec: 3.5.3 (default-outcome).
+func (l *link) unstated(state *wire.State) bool {
+	switch kind := l.ses.conn.srv.dialect.unstated; {
+	case kind == wire.StateUnknown:
+		l.ses.end(refusal(amqp.ErrCondInvalidField, "a settled disposition without an outcome"))
+		return false
+	case l.defaultOutcome != nil:
+		*state = *l.defaultOutcome
+	case kind != wire.StateNone:
+		*state = wire.State{Kind: kind}
 	}
 	return true
 }
@@ -155,27 +174,30 @@ func (q *queue) settle(d *delivery, state *wire.State) {
 
 // conclude does with the message of d what its outcome says.
 func (q *queue) conclude(d *delivery, state *wire.State) {
-	m, n := d.message, q.node
+	m, n, dialect := d.message, q.node, q.srv.dialect
 	switch state.Kind {
 	case wire.StateAccepted:
 	case wire.StateRejected:
+		if dialect.rejectedCounts {
+			m.header.DeliveryCount++
+		}
 		n.bury(m, diedRejected)
 	case wire.StateModified:
-		m.annotate(state.Annotations)
-		if state.UndeliverableHere {
-			m.refusedBy = append(m.refusedBy, d.link)
-		}
+		dialect.modified(n, m, d.link, state)
 		if state.DeliveryFailed {
 			m.header.DeliveryCount++
 		}
-		m.postpone(state.Annotations)
-		if !state.DeliveryFailed || !n.failed(m) {
-			q.giveBack(m)
+		switch {
+		case dialect.undeliverable && state.UndeliverableHere:
+			n.bury(m, diedRejected)
+		case state.DeliveryFailed && n.failed(m):
+			n.bury(m, diedLimit)
+		default:
+			q.returned(m)
 			return
 		}
-		n.bury(m, diedLimit)
 	default: // released, and settled without an outcome
-		q.giveBack(m)
+		q.returned(m)
 		return
 	}
 	n.expire(nil)

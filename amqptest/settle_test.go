@@ -213,3 +213,23 @@ func TestServer_ignoresAResumedDeliveryThatItDoesNotKnow(t *testing.T) {
 		r.await(wire.CodeClose)
 	})
 }
+
+func TestServer_answersNothingThatItsPublisherSettlesMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		r := dialRaw(t, s).opened().sending()
+		delivery := first(0)
+		delivery.More = true
+		r.transfer(delivery, hello)
+		settled := &wire.Disposition{Role: wire.RoleSender, Settled: true}
+		r.send(settled)
+		r.transfer(wire.Transfer{}, nil)
+		r.send(settled, &wire.Close{}) // twice, which may have crossed an answer for all that is known
+		for body := r.frame(); body != nil; body = r.frame() {
+			code, _, err := wire.PeekDescriptor(body)
+			require.NoError(t, err)
+			assert.NotEqual(t, wire.CodeDisposition, code)
+		}
+		assert.Equal(t, []string{"hello"}, bodies(t, s))
+	})
+}

@@ -21,7 +21,7 @@ const (
 func (l *link) resolve(a *wire.Attach) *wire.Error {
 	switch {
 	case l.role == wire.RoleSender && a.Source == nil:
-		return refusal(amqp.ErrCondInvalidField, "an attach without a source")
+		return &l.ses.conn.srv.dialect.noSource
 	case l.role == wire.RoleSender:
 		return l.resolveSource(*a.Source)
 	case a.Coordinator != nil:
@@ -35,8 +35,10 @@ func (l *link) resolve(a *wire.Attach) *wire.Error {
 
 func (l *link) resolveSource(t wire.Source) *wire.Error {
 	l.address = t.Address
-	if e := unsupported(&t); e != nil {
-		return e
+	if !l.ses.conn.srv.dialect.ignoresTerminus {
+		if e := unsupported(&t); e != nil {
+			return e
+		}
 	}
 	t.Filter = nil // none is applied
 	n, properties, e := l.find(t.Dynamic, t.DynamicNodeProperties, t.Address, t.Capabilities)
@@ -44,7 +46,7 @@ func (l *link) resolveSource(t wire.Source) *wire.Error {
 	case e != nil:
 		return e
 	case n == nil:
-		return refusal(amqp.ErrCondInvalidField, "an attach without an address")
+		return &l.ses.conn.srv.dialect.noSourceAddress
 	case n.kind == kindTopic && durable(&t):
 		return refusal(amqp.ErrCondNotImplemented, "durable subscriptions are not implemented")
 	}
@@ -52,8 +54,11 @@ func (l *link) resolveSource(t wire.Source) *wire.Error {
 	if t.Dynamic {
 		t.Address, t.HasAddress, t.DynamicNodeProperties = n.name, true, properties
 	}
+	if t.DefaultOutcome == nil {
+		t.DefaultOutcome = l.ses.conn.srv.dialect.defaultOutcome
+	}
 	l.source, l.queue = &t, n.source()
-	l.browses = n.kind == kindQueue && t.DistributionMode == distributionCopy
+	l.browses = n.kind == kindQueue && t.DistributionMode == distributionCopy && l.ses.conn.srv.dialect.browses
 	l.enter(n)
 	return nil
 }

@@ -141,6 +141,11 @@ func (c *conn) violatef(r rule, format string, args ...any) {
 	if c.phase == phaseClosing && !c.closeIn {
 		return // the first one has closed the connection
 	}
+	c.shut(c.violated(r, format, args...))
+}
+
+// violated records that the client broke r, and returns what to tell it.
+func (c *conn) violated(r rule, format string, args ...any) *wire.Error {
 	v := &Violation{
 		Rule: r.name, Section: r.section, Condition: r.cond,
 		Connection: c.client(), Detail: fmt.Sprintf(format, args...),
@@ -148,7 +153,7 @@ func (c *conn) violatef(r rule, format string, args ...any) {
 	c.srv.violations = append(c.srv.violations, v)
 	c.srv.log.Error("protocol violation", "peer", c.name, "rule", r.name, "error", v)
 	text := v.Rule + ": " + v.Detail
-	c.shut(&wire.Error{Condition: wire.Symbol(r.cond), Description: text[:min(len(text), maxDescription)]})
+	return &wire.Error{Condition: wire.Symbol(r.cond), Description: text[:min(len(text), maxDescription)]}
 }
 
 // client names the connection for a human reader.
