@@ -228,5 +228,5 @@ func handleOf(body []byte) (uint32, bool) {
 
 // attached says whether neither side has detached the link.
 func (l *link) attached() bool {
-	return l.node != nil && !l.detached && l.ses.links[l.in] == l
+	return l.node != nil && !l.detached && !l.ses.ended && l.ses.links[l.in] == l
 }

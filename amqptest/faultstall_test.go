@@ -151,6 +151,28 @@ func TestFault_withholdsCredit(t *testing.T) {
 	})
 }
 
+func TestFault_creditWithheldFromAnEndedSessionStaysAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		require.NoError(t, s.Fault(WithholdCredit("orders").For(time.Hour)))
+		c, zero := connectBoth(t, s, nil)
+		one, err := c.NewSession(t.Context(), nil)
+		require.NoError(t, err)
+		sender(t, one, "orders", nil)
+		require.NoError(t, one.Close(t.Context()))
+		<-time.After(2 * time.Hour)
+		require.NoError(t, sender(t, zero, "orders", nil).Send(t.Context(), text("0"), nil))
+		ended := false
+		for _, f := range s.Frames() {
+			if f.Sent && f.Channel == 1 {
+				assert.False(t, ended, "%v", f)
+				ended = ended || f.Name == "end"
+			}
+		}
+		assert.True(t, ended)
+	})
+}
+
 func TestFault_withholdsTheSessionWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, &Options{Window: 10})

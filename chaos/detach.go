@@ -52,12 +52,12 @@ var endClose = scenario{
 func (t *trial) blow(ctx context.Context, p *inProcess, cycles int, fault func(queue amqpflow.Address, n int) amqptest.Fault) error {
 	for n := range cycles {
 		s := t.subscriber(n % t.load.Queues)
-		before := s.link.Load()
+		before := s.times.Load()
 		if err := p.server.Fault(fault(s.sub.Address(), n/t.load.Queues)); err != nil {
 			return err
 		}
 		t.fault()
-		for s.link.Load() == before {
+		for s.times.Load() == before {
 			if !pause(ctx, time.Millisecond) {
 				return ctx.Err()
 			}
@@ -97,7 +97,7 @@ func (t *trial) linksBeyond(cycles int) {
 	t.mu.Lock()
 	links := 0
 	for _, s := range t.subs {
-		links += int(s.link.Load())
+		links += int(s.times.Load())
 	}
 	first := len(t.subs)
 	t.mu.Unlock()

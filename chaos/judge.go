@@ -49,16 +49,11 @@ func (t *trial) judge(ctx context.Context, left *residue, heap *heapWatch, unset
 	return r
 }
 
-// alive are the generations that ended by the clean stop of the run, where
-// there is one subscription; with several, generations of one are none of
-// another's.
+// alive are the generations that ended by the clean stop of the run.
 func (t *trial) alive() map[uint32]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	alive := map[uint32]bool{}
-	if len(t.subs) != 1 {
-		return alive
-	}
 	for _, s := range t.subs {
 		if !s.unclean {
 			alive[s.link.Load()] = true

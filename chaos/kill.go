@@ -57,7 +57,7 @@ func killAgain(ctx context.Context, t *trial, s *server, n int) error {
 				return err
 			}
 			t.fault()
-			return s.start.run(ctx)
+			return s.again(ctx)
 		}); err != nil {
 			return err
 		}
@@ -66,6 +66,19 @@ func killAgain(ctx context.Context, t *trial, s *server, n int) error {
 		}
 	}
 	return nil
+}
+
+// again starts the broker that was killed: its port may be taken for a moment
+// longer.
+func (s *server) again(ctx context.Context) error {
+	err := s.start.run(ctx)
+	for range 20 {
+		if err == nil || !pause(ctx, 100*time.Millisecond) {
+			break
+		}
+		err = s.start.run(ctx)
+	}
+	return err
 }
 
 // outage calls do, while which nothing need move.

@@ -31,6 +31,9 @@ type load struct {
 	// Midway shuts down while messages are still published.
 	Midway bool
 
+	// Prefix begins the queues' names.
+	Prefix string
+
 	// Subscribe's default here: 100 of Credit, 4 Workers.
 	Subscribe amqpflow.SubscribeOptions
 	Options   amqpflow.Options

@@ -66,13 +66,17 @@ func hostOf(raw string) (string, error) {
 	return u.Host, nil
 }
 
-// through is the broker's URL with the relay's port in it.
-func (r *relay) through(raw string) string {
+// through is the broker's URL with the relay's port in it, with or without its
+// user.
+func (r *relay) through(raw string, user bool) string {
 	u, err := url.Parse(raw)
 	if err != nil {
 		return raw
 	}
 	u.Host = r.addr
+	if !user {
+		u.User = nil
+	}
 	return u.String()
 }
 

@@ -13,6 +13,10 @@ var scenarios = []scenario{
 	missingQueue,
 	silence,
 	slow,
+	refuse,
+	interleavings,
+	alarm,
+	credentials,
 	kill,
 	soak,
 }

@@ -70,40 +70,40 @@ func (s *server) contents(ctx context.Context, queue string, l *ledger) (content
 	return c, err
 }
 
-// drained is how many drains in a row have to bring nothing: what a connection
-// leaves unsettled goes back a little after its end.
-const drained = 3
+// nothingFor is how long a queue has to bring nothing to count as empty: what a
+// connection leaves unsettled goes back a little after its end. (Artemis does
+// not answer go-amqp's drain of an empty queue.)
+const nothingFor = 700 * time.Millisecond
 
 // empty takes every message out of a queue.
 func empty(ctx context.Context, session *amqp.Session, node string, caps []string) ([]*amqp.Message, error) {
-	const batch = 500
-	r, err := session.NewReceiver(ctx, node, &amqp.ReceiverOptions{Credit: -1, SourceCapabilities: caps})
+	r, err := session.NewReceiver(ctx, node, &amqp.ReceiverOptions{Credit: 500, SourceCapabilities: caps})
 	if err != nil {
 		return nil, fmt.Errorf("empty %s: %w", node, err)
 	}
 	var all []*amqp.Message
-	for nothing := 0; nothing < drained; {
-		if err := r.IssueCredit(batch); err != nil {
+	for {
+		m, err := next(ctx, r)
+		if err != nil {
 			return nil, fmt.Errorf("empty %s: %w", node, err)
 		}
-		if err := r.DrainCredit(ctx, nil); err != nil {
-			return nil, fmt.Errorf("drain %s: %w", node, err)
+		if m == nil {
+			return all, r.Close(ctx)
 		}
-		before := len(all)
-		for m := r.Prefetched(); m != nil; m = r.Prefetched() {
-			all = append(all, m)
-			if err := r.AcceptMessage(ctx, m); err != nil {
-				return nil, fmt.Errorf("empty %s: %w", node, err)
-			}
-		}
-		if len(all) > before {
-			nothing = 0
-			continue
-		}
-		nothing++
-		if !pause(ctx, 150*time.Millisecond) {
-			return nil, ctx.Err()
+		all = append(all, m)
+		if err := r.AcceptMessage(ctx, m); err != nil {
+			return nil, fmt.Errorf("empty %s: %w", node, err)
 		}
 	}
-	return all, r.Close(ctx)
+}
+
+// next is the next message, nil if there is none for a while.
+func next(ctx context.Context, r *amqp.Receiver) (*amqp.Message, error) {
+	waiting, cancel := context.WithTimeout(ctx, nothingFor)
+	defer cancel()
+	m, err := r.Receive(waiting, nil)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return nil, nil
+	}
+	return m, err
 }

@@ -13,8 +13,8 @@ var silence = scenario{
 	name: "silence", about: "nothing arrives, in both directions or in one, under load and idle",
 	run: func(ctx context.Context, b *battery, seed uint64) []*result {
 		return []*result{repeat(ctx, pick(b, 3, 30), seed, func(seed uint64) *result {
-			kind := quiets[int(seed)%len(quiets)]
-			r := b.inProcess(amqptest.Options{IdleTimeout: silentFor}, func(p *inProcess) *result {
+			kind := quiets[int(seed-1)%len(quiets)]
+			r := b.inProcessBut("idle-timeout", amqptest.Options{IdleTimeout: silentFor}, func(p *inProcess) *result {
 				l := load{
 					Rate: kind.rate, Options: amqpflow.Options{IdleTimeout: silentFor}, Subscribe: amqpflow.SubscribeOptions{Credit: 50},
 				}

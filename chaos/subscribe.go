@@ -13,22 +13,28 @@ import (
 // subscriber is one subscription and the generations of its link.
 type subscriber struct {
 	sub     *amqpflow.Subscription
-	link    atomic.Uint32
-	calls   atomic.Int64 // of the handler
-	unclean bool         // its last link did not end by a clean stop
+	link    atomic.Uint32 // generation: of all subscriptions together, another after each loss
+	times   atomic.Int64  // it was attached
+	calls   atomic.Int64  // of the handler
+	unclean bool          // its last link did not end by a clean stop
 }
 
 var errOnPurpose = errors.New("on purpose")
 
 func (t *trial) subscribe() {
 	for q := range t.load.Queues {
-		o := t.load.Subscribe
-		s := &subscriber{}
-		t.mu.Lock()
-		s.sub = t.register(amqpflow.Queue(t.queue(q)), s, &o)
-		t.subs[s.sub] = s
-		t.mu.Unlock()
+		t.subscribeTo(q)
 	}
+}
+
+func (t *trial) subscribeTo(queue int) {
+	o := t.load.Subscribe
+	s := &subscriber{}
+	t.mu.Lock() // the observer waits until it knows whose link it is
+	defer t.mu.Unlock()
+	s.sub = t.register(amqpflow.Queue(t.queue(queue)), s, &o)
+	t.subs[s.sub] = s
+	t.all = append(t.all, s)
 }
 
 // register subscribes to what comes, or, with a codec, to what it can decode.
@@ -121,20 +127,28 @@ func (t *trial) observer() *amqpflow.Observer {
 			}
 		},
 		State: func(s *amqpflow.Subscription, state amqpflow.State, _ error) {
-			if state != amqpflow.Attached {
-				t.recovery.forget()
-				return
-			}
 			t.mu.Lock()
 			sub := t.subs[s]
 			t.mu.Unlock()
-			if sub != nil {
-				sub.link.Add(1)
-			}
-			t.recovery.attached(time.Now())
+			t.observed(sub, state)
 		},
 		Settled: t.settled,
 		Error:   func(err error) { t.note("error", err) },
+	}
+}
+
+// observed follows a subscription; nil is none of the run's.
+func (t *trial) observed(s *subscriber, state amqpflow.State) {
+	switch {
+	case s == nil:
+	case state == amqpflow.Attaching: // told before the first delivery of the next link
+		s.link.Store(t.links.Add(1))
+		t.recovery.forget()
+	case state == amqpflow.Attached:
+		s.times.Add(1)
+		t.recovery.attached(time.Now())
+	default:
+		t.recovery.forget()
 	}
 }
 

@@ -30,6 +30,7 @@ type trial struct {
 
 	faults atomic.Int64 // injected
 	begun  atomic.Int64 // publishes
+	links  atomic.Uint32
 	ups    atomic.Int64 // times the connection came up
 	downs  atomic.Int64 // and was lost
 	hold   atomic.Int64 // outages under way, during which nothing need move
@@ -38,6 +39,7 @@ type trial struct {
 
 	mu    sync.Mutex
 	subs  map[*amqpflow.Subscription]*subscriber
+	all   []*subscriber // the same, in order
 	noted map[string]int
 	bad   []string
 
@@ -62,11 +64,12 @@ var errStuck = errors.New("no progress for 20 s with work to do")
 
 const (
 	stuckAfter  = 20 * time.Second
+	longestWait = 30 * time.Second // between two tries to connect
 	answersIn   = 10 * time.Second
 	setupWithin = 30 * time.Second
 )
 
-func (t *trial) queue(n int) string { return fmt.Sprintf("%s-%d", t.ledger.run, n) }
+func (t *trial) queue(n int) string { return fmt.Sprintf("%s%s-%d", t.load.Prefix, t.ledger.run, n) }
 
 // breach notes that an invariant does not hold.
 func (t *trial) breach(format string, args ...any) {
@@ -117,7 +120,7 @@ func (t *trial) connect(ctx context.Context) error {
 		var d net.Dialer
 		return d.DialContext(ctx, network, addr)
 	}
-	t.broker = amqpflow.New(t.relay.through(t.peer.url()), &o)
+	t.broker = amqpflow.New(t.relay.through(t.peer.url(), o.Credentials == nil), &o)
 	t.subscribe()
 	setup, cancel := context.WithTimeout(ctx, setupWithin)
 	defer cancel()
@@ -226,7 +229,11 @@ func (t *trial) watchdog(ctx context.Context, stop context.CancelCauseFunc) {
 	last, since := int64(-1), time.Now()
 	for pause(ctx, 500*time.Millisecond) {
 		now := t.ledger.progress.Load()
-		if now != last || t.hold.Load() > 0 {
+		if t.hold.Load() > 0 { // behind it comes the wait that the backoff has drawn
+			last, since = now, time.Now().Add(longestWait)
+			continue
+		}
+		if now != last {
 			last, since = now, time.Now()
 			continue
 		}
@@ -291,12 +298,15 @@ func (t *trial) answered() {
 
 // clean remembers whether the last links ended cleanly.
 func (t *trial) clean(err error) {
-	if err == nil {
-		return
+	if err != nil {
+		t.uncleanly(t.all...)
 	}
+}
+
+func (t *trial) uncleanly(subs ...*subscriber) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, s := range t.subs {
+	for _, s := range subs {
 		s.unclean = true
 	}
 }
