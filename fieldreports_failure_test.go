@@ -58,6 +58,24 @@ func TestFieldReport_B16_peerTakesADeliveryBackWhileItsHandlerWorks(t *testing.T
 	})
 }
 
+// RabbitMQ's consumer is stuck until it has accepted, and only then.
+func TestFieldReport_B16_rabbitMQGoesOnAfterAccepted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, b, sub := serveRabbit(t, "4.3.6", func(ctx context.Context, _ *amqpflow.Delivery) error {
+			<-ctx.Done()
+			return errors.New("too late")
+		})
+		id := p.deliver("orders", data("slow"))
+		quiet()
+		p.send(p.link("orders", wire.RoleReceiver).channel, &wire.Disposition{
+			Role: wire.RoleSender, First: id, Last: id, State: wire.State{Kind: wire.StateReleased},
+		})
+		assert.Equal(t, wire.StateAccepted, p.awaitDisposition().State.Kind)
+		assert.Zero(t, sub.Stats().Accepted, "which is no success")
+		shutdown(t, b)
+	})
+}
+
 // inOrder fails where a number comes before one that is less and was not seen.
 func inOrder(t *testing.T, numbers []int) {
 	t.Helper()
