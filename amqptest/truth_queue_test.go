@@ -45,7 +45,7 @@ func inOrder(t *testing.T, p *peer, o queueOptions) string {
 	return left(t, p, n)
 }
 
-// duplicate messages have the same message-id and Artemis's property.
+// duplicate messages have one message-id.
 func duplicate(t *testing.T, p *peer) string {
 	n := p.queue(t, queueOptions{})
 	put(t, p, n, text("a"), text("a"))
@@ -67,6 +67,15 @@ func expired(t *testing.T, p *peer) string {
 	}
 	require.Greater(t, time.Since(began), ttl*9/10)
 	return "gone"
+}
+
+// expiredBefore has an absolute-expiry-time that is past when it is published.
+func expiredBefore(t *testing.T, p *peer) string {
+	n := p.queue(t, queueOptions{})
+	m := text("a")
+	m.Properties.AbsoluteExpiryTime = new(time.Now().Add(-time.Hour))
+	put(t, p, n, m)
+	return left(t, p, n)
 }
 
 // full publishes to a queue that takes no more.
