@@ -31,5 +31,11 @@ func WithoutJitter(b *Broker) *Broker {
 	return b
 }
 
+// WithBackoff makes the delays between attempts at most longest.
+func WithBackoff(b *Broker, longest time.Duration) *Broker {
+	b.c.backoff.Max = longest
+	return b
+}
+
 // Yielded is how many deliveries of a Stream are remembered as not settled.
 func Yielded(s *Stream) int { return s.reader.unsettled() }

@@ -20,7 +20,7 @@ import (
 // Many goroutines, few addresses, one message and one map of headers that all
 // of them share, with subscriptions that come and go meanwhile: each message
 // arrives once, whole, and nobody writes to what is not theirs (under the race
-// detector). Drops of the connection belong to its recovery.
+// detector).
 func TestFieldReport_B44_concurrentUse(t *testing.T) {
 	const goroutines, addresses, each = 16, 4, 40
 	server := amqptest.NewServer()

@@ -219,7 +219,7 @@ func (cn *connection) failedStep() string {
 // hides several reasons, such as an error in the peer's CLOSE.
 func (cn *connection) cause(err error) error {
 	if lost := cn.plane.Err(); lost != nil && !errors.Is(lost, dataplane.ErrClosed) {
-		return lost
+		return goError(lost)
 	}
 	return err
 }

@@ -104,7 +104,8 @@ func (s *Subscription) awaitHandlers(ctx context.Context, caller *worker) error 
 	})
 }
 
-// detach closes the link and ends its session.
+// detach closes the link and ends its session. Where the connection goes
+// meanwhile that is done.
 func (s *Subscription) detach(late *lateSteps) error {
 	r := s.receiving()
 	if r == nil {
@@ -116,5 +117,12 @@ func (s *Subscription) detach(late *lateSteps) error {
 			link = fmt.Errorf("amqpflow: detach %q: %w", s.addr, err)
 		}
 	}
-	return first(link, r.leave(late[stepEnd]))
+	session := r.leave(late[stepEnd])
+	if session != nil {
+		session = fmt.Errorf("amqpflow: detach %q: %w", s.addr, session)
+	}
+	if !r.conn.usable() {
+		return nil
+	}
+	return first(link, session)
 }

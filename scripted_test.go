@@ -36,19 +36,21 @@ type peer struct {
 	wg     sync.WaitGroup
 	gone   chan struct{} // closed when the client's half is closed
 
-	mu       sync.Mutex
-	taken    map[uint64]func(frame) bool // true: handled, no answer of ours
-	frames   []frame
-	news     chan struct{} // closed and replaced at each frame
-	cursor   int           // of await
-	out      []byte
-	closing  bool          // close the socket once out is written
-	wake     chan struct{} // capacity 1; tells the writer
-	links    []*peerLink
-	sessions map[uint16]*peerSession
-	ended    map[string]bool // what we detached, ended or closed first: its answer gets none
-	open     wire.Open       // what we answer with
-	credit   uint32          // granted to each sending link
+	mu         sync.Mutex
+	taken      map[uint64]func(frame) bool // true: handled, no answer of ours
+	frames     []frame
+	news       chan struct{} // closed and replaced at each frame
+	cursor     int           // of await
+	out        []byte
+	closing    bool          // close the socket once out is written
+	wake       chan struct{} // capacity 1; tells the writer
+	links      []*peerLink
+	sessions   map[uint16]*peerSession
+	ended      map[string]bool // what we detached, ended or closed first: its answer gets none
+	open       wire.Open       // what we answer with
+	mechanisms []wire.Symbol   // that we offer besides PLAIN and ANONYMOUS
+	empties    int             // empty frames that came
+	credit     uint32          // granted to each sending link
 }
 
 // peerLink is a link as the client attached it.
@@ -137,7 +139,10 @@ func (p *peer) read() {
 			return
 		}
 		if f.code == headerCode && f.perf == nil && f.proto == 0xff {
-			continue // an empty frame only counts as life
+			p.mu.Lock()
+			p.empties++ // it only counts as life
+			p.mu.Unlock()
+			continue
 		}
 		f.at = time.Now()
 		p.mu.Lock()

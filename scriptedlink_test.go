@@ -105,7 +105,7 @@ func (p *peer) answerHeader(id wire.ProtoID) {
 	header := wire.ProtocolHeader(id)
 	p.raw(header[:])
 	if id == wire.ProtoSASL {
-		p.send(0, &wire.SASLMechanisms{Mechanisms: []wire.Symbol{"PLAIN", "ANONYMOUS"}})
+		p.send(0, &wire.SASLMechanisms{Mechanisms: append(p.mechanisms, "PLAIN", "ANONYMOUS")})
 	}
 }
 
@@ -209,7 +209,6 @@ func (p *peer) until(ok func() bool, what string) {
 	for {
 		p.mu.Lock()
 		good, news := ok(), p.news
-		trace := p.traceLocked()
 		p.mu.Unlock()
 		if good {
 			return
@@ -217,7 +216,7 @@ func (p *peer) until(ok func() bool, what string) {
 		select {
 		case <-news:
 		case <-limit:
-			require.Failf(p.t, "the client did not get so far", "waited for %s; it sent %v", what, trace)
+			require.Failf(p.t, "the client did not get so far", "waited for %s; it sent %v", what, p.trace())
 		case <-p.gone:
 			p.mu.Lock()
 			good := ok()
@@ -225,7 +224,7 @@ func (p *peer) until(ok func() bool, what string) {
 			if good {
 				return
 			}
-			require.Failf(p.t, "the client is gone", "waited for %s; it sent %v", what, trace)
+			require.Failf(p.t, "the client is gone", "waited for %s; it sent %v", what, p.trace())
 		}
 	}
 }

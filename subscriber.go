@@ -160,19 +160,23 @@ func (s *Subscription) Done() <-chan struct{} { return s.done }
 // for; one that the peer refuses is an *AttachError at once, although it is
 // tried again.
 func (s *Subscription) Attached(ctx context.Context) error {
-	s.mu.Lock()
-	answered := s.answered
-	s.mu.Unlock()
-	select {
-	case <-answered:
-	case <-ctx.Done():
-		return ctx.Err()
+	for {
+		s.mu.Lock()
+		answered, state, err := s.answered, s.state, s.err
+		s.mu.Unlock()
+		switch {
+		case !isClosed(answered):
+		case state == Ended && err == nil:
+			return ErrShutdown
+		default:
+			return err
+		}
+		select {
+		case <-answered: // what the answer is may have changed since
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	state, err := s.status()
-	if state == Ended && err == nil {
-		return ErrShutdown
-	}
-	return err
 }
 
 func (s *Subscription) receiving() *receiving {

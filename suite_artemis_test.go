@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/Azure/go-amqp"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/amqpflow/amqpflow"
@@ -36,25 +35,40 @@ func (p *artemisPeer) newQueue(t *testing.T, o testQueueOptions) *testQueue {
 	return q
 }
 
-// destroy asks the management address to delete a queue, and its address.
+// destroy deletes a queue, and its address.
 func (p *artemisPeer) destroy(t *testing.T, name string) {
+	p.manage(t, "destroyQueue", name, true, true)
+}
+
+// manage calls an operation of the broker and returns its result, as JSON.
+func (p *artemisPeer) manage(t *testing.T, operation string, arguments ...any) string {
+	t.Helper()
 	ctx, s := patient(t), rawSession(t, p)
 	answers, err := s.NewReceiver(ctx, "", &amqp.ReceiverOptions{DynamicAddress: true, Credit: 1})
 	require.NoError(t, err)
 	requests, err := s.NewSender(ctx, "activemq.management", nil)
 	require.NoError(t, err)
-	arguments, err := json.Marshal([]any{name, true, true})
+	encoded, err := json.Marshal(append([]any{}, arguments...))
 	require.NoError(t, err)
 	require.NoError(t, requests.Send(ctx, &amqp.Message{
 		Properties: &amqp.MessageProperties{ReplyTo: new(answers.Address())},
 		ApplicationProperties: map[string]any{
-			"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "destroyQueue",
+			"_AMQ_ResourceName": "broker", "_AMQ_OperationName": operation,
 		},
-		Value: string(arguments),
+		Value: string(encoded),
 	}, nil))
 	answer, err := answers.Receive(ctx, nil)
 	require.NoError(t, err)
-	assert.Equal(t, true, answer.ApplicationProperties["_AMQ_OperationSucceeded"], "destroyQueue %s: %v", name, answer.Value)
+	require.Equal(t, true, answer.ApplicationProperties["_AMQ_OperationSucceeded"], "%s %v: %v", operation, arguments, answer.Value)
+	result, _ := answer.Value.(string)
+	return result
+}
+
+// detach deletes the queue under its consumer; the next attach makes it anew.
+func (p *artemisPeer) detach(t *testing.T, q *testQueue) bool {
+	t.Helper()
+	p.manage(t, "destroyQueue", q.name, true, false)
+	return true
 }
 
 // deleteAddresses deletes addresses without waiting for each answer.

@@ -30,6 +30,9 @@ type suitePeer interface {
 	unroutable(t *testing.T) amqpflow.Address
 	// deadLetters takes n dead letters of q.
 	deadLetters(t *testing.T, q *testQueue, n int) []*amqp.Message
+	// detach makes the peer detach the receiving link that q has. It is false
+	// where nobody can make it do so.
+	detach(t *testing.T, q *testQueue) bool
 	// quiet is how long nothing comes until nothing will.
 	quiet() time.Duration
 }
@@ -63,6 +66,24 @@ func withPassword(t *testing.T, p suitePeer, password string) string {
 	u, err := url.Parse(p.url())
 	require.NoError(t, err)
 	u.User = url.UserPassword(u.User.Username(), password)
+	return u.String()
+}
+
+// passwordOf is the password in p's URL.
+func passwordOf(t *testing.T, p suitePeer) string {
+	t.Helper()
+	u, err := url.Parse(p.url())
+	require.NoError(t, err)
+	password, _ := u.User.Password()
+	return password
+}
+
+// withoutUser is p's URL without user-info.
+func withoutUser(t *testing.T, p suitePeer) string {
+	t.Helper()
+	u, err := url.Parse(p.url())
+	require.NoError(t, err)
+	u.User = nil
 	return u.String()
 }
 
@@ -122,6 +143,12 @@ func (p *fakePeer) unroutable(t *testing.T) amqpflow.Address {
 	addr := amqpflow.Queue(uniqueName())
 	require.NoError(t, p.server.Fault(amqptest.Answer(addr, amqpflow.Released, nil).Times(100)))
 	return addr
+}
+
+func (p *fakePeer) detach(t *testing.T, q *testQueue) bool {
+	t.Helper()
+	require.NoError(t, p.server.Fault(amqptest.Detach(q.addr, amqp.ErrCondDetachForced, "by the suite")))
+	return true
 }
 
 func (p *fakePeer) deadLetters(t *testing.T, q *testQueue, n int) []*amqp.Message {

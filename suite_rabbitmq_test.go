@@ -104,6 +104,10 @@ func (p *rabbitPeer) unroutable(*testing.T) amqpflow.Address {
 	return amqpflow.Raw("/exchanges/amq.direct/none-" + uniqueName())
 }
 
+// detach is nothing that an operator of RabbitMQ can do to a link, short of
+// deleting its queue.
+func (p *rabbitPeer) detach(*testing.T, *testQueue) bool { return false }
+
 func (p *rabbitPeer) deadLetters(t *testing.T, q *testQueue, n int) []*amqp.Message {
 	t.Helper()
 	return p.deadQueue(q).take(t, n)

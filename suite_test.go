@@ -117,6 +117,10 @@ var behaviours = []behaviour{
 	{"shutdownKeepsItsBound", shutdownKeepsItsBound},
 
 	{"unsettledNeverExceedsCredit", unsettledNeverExceedsCredit},
+
+	{"forceDetachedLinksAreMadeAgain", forceDetachedLinksAreMadeAgain},
+	{"cutConnectionsLoseNothing", cutConnectionsLoseNothing},
+	{"changedPasswordIsReported", changedPasswordIsReported},
 }
 
 // patience is how long a behaviour waits for what must come. Only a failure

@@ -31,7 +31,8 @@ func oldSlashedName(t *testing.T, p *peer) string {
 }
 
 func fromAnExchange(t *testing.T, p *peer) string {
-	return attachReceiver(t, p, node{address: "/exchanges/amq.direct/key"}, amqp.ReceiverOptions{})
+	const address = "/exchanges/amq.direct/key"
+	return attachReceiver(t, p, removed(t, p, node{name: address, address: address}), amqp.ReceiverOptions{})
 }
 
 // oddName has a space, a percent sign and a slash in the name of a queue.

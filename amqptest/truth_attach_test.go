@@ -72,7 +72,9 @@ func receiverToNothing(t *testing.T, p *peer) string {
 func senderToNothing(t *testing.T, p *peer) string { return attachSender(t, p, missing(t, p)) }
 
 func receiverToNothingWithCapability(t *testing.T, p *peer) string {
-	return attachReceiver(t, p, removed(t, p, node{name: "x", address: missing(t, p).address, caps: []string{"queue"}}), amqp.ReceiverOptions{})
+	n := missing(t, p)
+	n.caps = []string{"queue"}
+	return attachReceiver(t, p, n, amqp.ReceiverOptions{})
 }
 
 func senderToNothingWithCapability(t *testing.T, p *peer) string {
@@ -83,12 +85,13 @@ func senderToNothingWithCapability(t *testing.T, p *peer) string {
 
 // refusedSessionLives attaches where it is refused and then where it is not.
 func refusedSessionLives(t *testing.T, p *peer) string {
-	n, s := p.queue(t, queueOptions{}), session(t, p)
-	refused := "/nowhere"
-	_, err := s.NewReceiver(patient(t), refused, &amqp.ReceiverOptions{SourceCapabilities: []string{"queue", "topic"}})
-	first := why(err)
-	_, err = s.NewReceiver(patient(t), n.address, &amqp.ReceiverOptions{SourceCapabilities: n.caps})
-	return first + ", then " + why(err)
+	n, r := p.queue(t, queueOptions{}), openRaw(t, p)
+	refused, a := r.attach(wire.RoleReceiver), r.attach(wire.RoleReceiver)
+	r.send(refused)
+	first := r.attached(refused)
+	a.Source = n.source()
+	r.send(&wire.Detach{Handle: refused.Handle, Closed: true}, a)
+	return first + ", then " + r.attached(a)
 }
 
 func nullSource(t *testing.T, p *peer) string {

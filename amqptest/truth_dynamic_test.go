@@ -58,6 +58,7 @@ func dynamicGone(t *testing.T, p *peer) string {
 		return why(err)
 	}
 	require.NoError(t, rcv.Close(patient(t)))
+	removed(t, p, node{name: rcv.Address()}) // Artemis makes it again
 	snd, err := session(t, p).NewSender(patient(t), rcv.Address(), nil)
 	if err != nil {
 		return why(err)

@@ -30,6 +30,23 @@ func lostIn(t *testing.T, p *peer, o queueOptions, lose func(r *rawClient, handl
 	return described(t, x)
 }
 
+// suspended detaches from a message without closing the link, and says where
+// the message is before and after the session's end.
+func suspended(t *testing.T, p *peer) string {
+	n := p.queue(t, queueOptions{})
+	put(t, p, n, text("a"))
+	r := openRaw(t, p)
+	h := r.receiver(n)
+	r.send(r.credit(h, 1))
+	await[wire.Transfer](r)
+	byNonClosingDetach(r, h)
+	if s := left(t, p, n); s != "nothing" {
+		return s
+	}
+	bySessionEnd(r, h)
+	return "kept for the link, then " + left(t, p, n)
+}
+
 func byClosingDetach(r *rawClient, handle uint32) {
 	r.send(&wire.Detach{Handle: handle, Closed: true})
 	await[wire.Detach](r)

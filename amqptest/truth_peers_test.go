@@ -117,7 +117,7 @@ const (
 // fake is a server of its own for each behaviour.
 func fake(t *testing.T, name string, dialect amqpflow.Dialect, breaks bool) *peer {
 	t.Helper()
-	s := amqptest.NewServer(&amqptest.Options{Users: map[string]string{fakeUser: fakePassword}})
+	s := amqptest.NewServer(&amqptest.Options{Dialect: dialect, Users: map[string]string{fakeUser: fakePassword}})
 	t.Cleanup(func() {
 		if err := s.Close(); !breaks {
 			assert.NoError(t, err)

@@ -32,6 +32,8 @@ type want struct {
 	artemis, rabbitmq string // the dialect, and the broker that it is taken from
 	fake              string // amqptest in every dialect: what it refuses, and what it is stricter about
 	real              string // both brokers
+
+	realArtemis, realRabbitMQ string // what amqptest leaves to them
 }
 
 // none is wanted where a behaviour cannot be looked at.
@@ -47,10 +49,13 @@ func (w want) of(p *peer) string {
 	default:
 		s = cmp.Or(w.generic, s)
 	}
-	if p.real {
-		return cmp.Or(w.real, s)
+	switch {
+	case !p.real:
+		return cmp.Or(w.fake, s)
+	case p.dialect == amqpflow.DialectArtemis:
+		return cmp.Or(w.realArtemis, w.real, s)
 	}
-	return cmp.Or(w.fake, s)
+	return cmp.Or(w.realRabbitMQ, w.real, s)
 }
 
 // workers is how many behaviours of a peer are under way together: most of
@@ -64,7 +69,9 @@ const workers = 6
 func TestTruth(t *testing.T) {
 	columns := []*column{
 		{name: "generic", dialect: amqpflow.DialectGeneric},
+		{name: "artemis-dialect", dialect: amqpflow.DialectArtemis},
 		{name: "artemis", dialect: amqpflow.DialectArtemis, env: "AMQPFLOW_ARTEMIS_URL"},
+		{name: "rabbitmq-dialect", dialect: amqpflow.DialectRabbitMQ},
 		{name: "rabbitmq", dialect: amqpflow.DialectRabbitMQ, env: "AMQPFLOW_RABBITMQ_URL"},
 	}
 	t.Cleanup(func() { t.Log("\n" + tableOf(columns)) })

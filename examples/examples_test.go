@@ -182,6 +182,26 @@ prices: 0 left, 0 dead
 	require.NoError(t, command.Wait())
 }
 
+func TestExamples_brokerAnswersAsAnother(t *testing.T) {
+	command := exec.CommandContext(t.Context(), program(t, "broker"), "-port", "0", "-queues", "orders", "-dialect", "rabbitmq")
+	stdout, err := command.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, command.Start())
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	require.NoError(t, err)
+	_, url, _ := strings.Cut(strings.TrimSpace(line), " on ")
+
+	b := amqpflow.New(url)
+	require.NoError(t, b.Connect(t.Context()))
+	require.NoError(t, b.Publisher().Publish(t.Context(), "orders", "hello"))
+	require.ErrorAs(t, b.Publisher().Publish(t.Context(), "missing", "hello"), new(*amqpflow.AttachError))
+	require.NoError(t, b.Shutdown(context.Background()))
+	require.NoError(t, command.Process.Signal(os.Interrupt))
+	_, err = io.Copy(io.Discard, stdout)
+	require.NoError(t, err)
+	require.NoError(t, command.Wait())
+}
+
 func TestExamples_brokerEndsByItself(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), program(t, "broker"), "-port", "0", "-for", "10ms").CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -189,7 +209,7 @@ func TestExamples_brokerEndsByItself(t *testing.T) {
 }
 
 func TestExamples_brokerSaysWhatItCannotDo(t *testing.T) {
-	for _, flags := range [][]string{{"-users", "ann"}, {"-v", "loud"}, {"-port", "70000"}, {"-queues", "a,"}} {
+	for _, flags := range [][]string{{"-dialect", "ibm"}, {"-users", "ann"}, {"-v", "loud"}, {"-port", "70000"}, {"-queues", "a,"}} {
 		out, err := exec.CommandContext(t.Context(), program(t, "broker"), flags...).CombinedOutput()
 		require.Error(t, err)
 		assert.Contains(t, string(out), strings.TrimSuffix(flags[1], ","), flags)

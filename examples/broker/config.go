@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -23,12 +22,15 @@ type config struct {
 	amqptest.Options
 }
 
+var dialects = map[string]amqpflow.Dialect{
+	"generic": amqpflow.DialectGeneric, "artemis": amqpflow.DialectArtemis, "rabbitmq": amqpflow.DialectRabbitMQ,
+}
+
 func parse() *config {
-	c := &config{}
-	c.Users = map[string]string{}
+	c := &config{Options: amqptest.Options{Users: map[string]string{}}}
 	level, trace := slog.LevelWarn, false
 	host := flag.String("host", "127.0.0.1", "`address` to listen on")
-	port := flag.Int("port", 5672, "`port` to listen on; 0 picks one")
+	port := flag.String("port", "5672", "`port` to listen on; 0 picks one")
 	flag.DurationVar(&c.limit, "for", 0, "how long to serve; 0 is until interrupted")
 	flag.Func("v", "`what` to log: error, warn, info (connections), debug (links, settlements) or trace (frames)", func(name string) error {
 		if trace = name == "trace"; trace {
@@ -52,12 +54,19 @@ func parse() *config {
 		c.Users[name] = password
 		return nil
 	}))
+	flag.Func("dialect", "`broker` to answer as: generic, artemis or rabbitmq (default generic)", func(name string) (err error) {
+		var ok bool
+		if c.Dialect, ok = dialects[name]; !ok {
+			err = fmt.Errorf("neither generic, artemis nor rabbitmq")
+		}
+		return err
+	})
 	flag.Parse()
 	c.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	if trace {
 		c.Trace = c.Logger
 	}
-	c.listen = net.JoinHostPort(*host, strconv.Itoa(*port))
+	c.listen = net.JoinHostPort(*host, *port)
 	return c
 }
 

@@ -1,6 +1,6 @@
 // Broker: the broker in memory on a port, for any AMQP 1.0 client in any
 // language, until it is interrupted. Then it says what is left in each queue;
-// nothing is kept.
+// nothing is kept. -h lists what it can be told.
 package main
 
 import (
@@ -34,7 +34,7 @@ func serve(c *config) error {
 	}
 	server := amqptest.NewServer(&c.Options)
 	for _, address := range c.nodes {
-		if err := server.Put(address); err != nil { // no message: the node is made
+		if err := server.Declare(address); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,239 @@
+package amqpflow_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/go-amqp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/amqpflow/amqpflow"
+	"github.com/amqpflow/amqpflow/amqptest"
+)
+
+// Handlers that publish to addresses nobody has used, and make a round of
+// request and reply, while the connection goes in the middle: none hangs, and
+// each publish has its answer.
+func TestFieldReport_B13_publishingInHandlersAcrossAReconnect(t *testing.T) {
+	const n = 200
+	for _, workers := range []int{1, 8} {
+		t.Run(fmt.Sprint(workers, " workers"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := amqptest.NewServer()
+				b := amqpflow.New("amqp://localhost")
+				amqpflow.SubscribeReply(b, "service", func(_ context.Context, m *amqpflow.Message[string]) (string, error) {
+					return "re: " + m.Body, nil
+				}, &amqpflow.SubscribeOptions{Workers: 2})
+				var mu sync.Mutex
+				waiting := map[string]chan string{}
+				amqpflow.Subscribe(b, "replies", func(_ context.Context, m *amqpflow.Message[string]) error {
+					mu.Lock()
+					defer mu.Unlock()
+					if ch := waiting[m.CorrelationID()]; ch != nil {
+						select {
+						case ch <- m.Body:
+						default: // of a request that was delivered twice
+						}
+					}
+					return nil
+				})
+				done := make(map[string]int)
+				amqpflow.Subscribe(b, "orders", func(ctx context.Context, m *amqpflow.Message[string]) error {
+					fresh := amqpflow.Queue(fmt.Sprintf("fresh %s %d", m.Body, m.Attempt()))
+					if err := b.Publisher().Publish(ctx, fresh, "x"); err != nil {
+						if !errors.Is(err, amqpflow.ErrUncertain) {
+							assert.ErrorIs(t, err, amqpflow.ErrNotSent)
+						}
+						return err
+					}
+					id := fmt.Sprintf("%s %d %d", m.Body, m.Attempt(), rand.Uint64())
+					ch := make(chan string, 1)
+					mu.Lock()
+					waiting[id] = ch
+					mu.Unlock()
+					err := b.Publisher().Publish(ctx, "service", m.Body, &amqpflow.PublishOptions{MessageID: id, ReplyTo: "replies"})
+					if err != nil {
+						return err
+					}
+					select {
+					case reply := <-ch:
+						assert.Equal(t, "re: "+m.Body, reply)
+					case <-ctx.Done():
+						return ctx.Err()
+					case <-time.After(time.Minute):
+						return errors.New("no reply")
+					}
+					mu.Lock()
+					done[m.Body]++
+					mu.Unlock()
+					return nil
+				}, &amqpflow.SubscribeOptions{Credit: 50, Workers: workers})
+				require.NoError(t, s.Connect(t.Context(), b))
+				require.NoError(t, s.Fault(amqptest.Drop().After(n).Times(3)))
+				for i := range n {
+					require.NoError(t, s.Put("orders", amqp.NewMessage([]byte(fmt.Sprint(i)))))
+				}
+				<-time.After(30 * time.Minute)
+				mu.Lock()
+				assert.Len(t, done, n)
+				mu.Unlock()
+				for _, sub := range b.Subscriptions() {
+					assert.NotZero(t, sub.Stats().Reattached)
+				}
+				shutdown(t, b)
+				require.NoError(t, s.Close())
+			})
+		})
+	}
+}
+
+// B44 while the connection is cut again and again: confirmed means stored,
+// nothing is sent twice, and nobody writes to what is the caller's.
+func TestFieldReport_B44_concurrentUseWithDrops(t *testing.T) {
+	const goroutines, addresses = 16, 4
+	each := stormSize / 100
+	server := amqptest.NewServer()
+	b := amqpflow.New("amqp://localhost", &amqpflow.Options{MaxInFlight: 8})
+	var mu sync.Mutex
+	received := map[string]int{}
+	handle := func(_ context.Context, d *amqpflow.Delivery) error {
+		body := d.Data()
+		for _, octet := range body { // whole and not mixed
+			if octet != body[0] {
+				return amqpflow.FailFast(fmt.Errorf("a body of %d octets is mixed", len(body)))
+			}
+		}
+		mu.Lock()
+		received[d.MessageID()]++
+		mu.Unlock()
+		return nil
+	}
+	address := func(i int) amqpflow.Address { return amqpflow.Address(fmt.Sprint("q", i%addresses)) }
+	for i := range addresses {
+		b.Subscribe(address(i), handle, &amqpflow.SubscribeOptions{Credit: 20, Workers: 1 + i})
+	}
+	require.NoError(t, server.Connect(t.Context(), b))
+	require.NoError(t, server.Fault(amqptest.Drop().AfterBytes(3_000_000).Always()))
+
+	headers := map[string]any{"a": "b", "n": int64(1)}
+	shared := &amqp.Message{Data: [][]byte{{'x'}}, ApplicationProperties: map[string]any{"c": "d"}}
+	before := maps.Clone(shared.ApplicationProperties)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	confirmed, uncertain := map[string]bool{}, map[string]bool{}
+	var wg sync.WaitGroup
+	for g := range goroutines {
+		wg.Go(func() {
+			for i := range each {
+				o := &amqpflow.PublishOptions{MessageID: fmt.Sprintf("%d-%d", g, i), Headers: headers}
+				var v any = shared
+				if i%2 == 0 {
+					body := make([]byte, 1<<rand.IntN(18))
+					for k := range body {
+						body[k] = byte(g)
+					}
+					v = body
+				}
+				var err error
+				if i%3 == 0 {
+					err = b.Publisher().Publish(ctx, address(g+i), v, o)
+				} else {
+					var receipt *amqpflow.Receipt
+					if receipt, err = b.Publisher().Send(ctx, address(g+i), v, o); err == nil {
+						err = receipt.Wait(ctx)
+					}
+				}
+				mu.Lock()
+				switch {
+				case err == nil:
+					confirmed[o.MessageID.(string)] = true
+				case assert.ErrorIs(t, err, amqpflow.ErrUncertain):
+					uncertain[o.MessageID.(string)] = true
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Go(func() {
+		for i := range 20 {
+			sub := b.Subscribe(address(i), handle, &amqpflow.SubscribeOptions{Credit: 5})
+			assert.NoError(t, sub.Attached(ctx))
+			assert.NoError(t, ignoreLoss(sub.Close(ctx)))
+		}
+	})
+	wg.Wait()
+	server.Heal()
+	require.NoError(t, server.Idle(ctx))
+	require.NoError(t, b.Shutdown(ctx))
+	require.NoError(t, server.Close(), "no frame broke a rule")
+	t.Logf("%d confirmed, %d uncertain, %d received", len(confirmed), len(uncertain), len(received))
+	assert.Len(t, confirmed, goroutines*each-len(uncertain))
+	assert.NotEmpty(t, uncertain, "there were drops")
+	for id := range confirmed {
+		assert.NotZero(t, received[id], "%s was confirmed and is lost", id)
+	}
+	for id := range received {
+		assert.True(t, confirmed[id] || uncertain[id], id)
+	}
+	assert.Equal(t, before, shared.ApplicationProperties)
+	assert.Nil(t, shared.Properties)
+}
+
+// ignoreLoss is the error of a stop that met no loss.
+func ignoreLoss(err error) error {
+	if errors.Is(err, amqpflow.ErrLinkLost) {
+		return nil
+	}
+	return err
+}
+
+// Subscriptions come and go, ten thousand times, on a broker that loses its
+// connection now and then: nothing is left of them.
+func TestSubscription_tenThousandUnderLossLeaveNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := amqptest.NewServer()
+		b := amqpflow.New("amqp://localhost")
+		require.NoError(t, s.Connect(t.Context(), b))
+		require.NoError(t, s.Fault(amqptest.Drop().AfterFrames(1000).Always()))
+		var m runtime.MemStats
+		heap := func() uint64 {
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return m.HeapAlloc
+		}
+		var goroutines int
+		var before uint64
+		for i := range stormSize {
+			sub := b.Subscribe(amqpflow.Queue(fmt.Sprint(i%10)), accepting)
+			if i%3 > 0 {
+				require.NoError(t, sub.Attached(t.Context()))
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			started := time.Now()
+			require.NoError(t, ignoreLoss(sub.Close(ctx)))
+			assert.LessOrEqual(t, time.Since(started), time.Second)
+			cancel()
+			if i == stormSize/10 {
+				<-time.After(10 * time.Second)
+				goroutines, before = runtime.NumGoroutine(), heap()
+			}
+		}
+		<-time.After(time.Minute)
+		assert.LessOrEqual(t, runtime.NumGoroutine(), goroutines+5)
+		assert.Less(t, heap(), before+before/5+1<<20)
+		assert.Empty(t, b.Subscriptions())
+		s.Heal()
+		require.NoError(t, b.Publisher().Publish(t.Context(), "orders", "x"))
+		shutdown(t, b)
+		require.NoError(t, s.Close())
+	})
+}
