@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 )
@@ -33,7 +34,7 @@ func run(ctx context.Context, names []string) error {
 	var failed []error
 	found := 0
 	for _, m := range mutations {
-		if !m.isOneOf(names) {
+		if len(names) > 0 && !slices.Contains(names, m.name) {
 			continue
 		}
 		found++
@@ -49,15 +50,6 @@ func run(ctx context.Context, names []string) error {
 		failed = append(failed, fmt.Errorf("%d mutations of %v exist", found, names))
 	}
 	return errors.Join(failed...)
-}
-
-func (m mutation) isOneOf(names []string) bool {
-	for _, name := range names {
-		if name == m.name {
-			return true
-		}
-	}
-	return len(names) == 0
 }
 
 // errUnnoticed is returned where the battery passes over a mutation.

@@ -17,10 +17,10 @@ func TestMutations_matchTheLibrary(t *testing.T) {
 			require.NoError(t, err)
 			b, err := os.ReadFile(name)
 			require.NoError(t, err)
-			var overlay struct{ Replace map[string]string }
+			var overlay map[string]map[string]string
 			require.NoError(t, json.Unmarshal(b, &overlay))
-			require.NotEmpty(t, overlay.Replace)
-			for original, changed := range overlay.Replace {
+			require.NotEmpty(t, overlay["Replace"])
+			for original, changed := range overlay["Replace"] {
 				before, err := os.ReadFile(original)
 				require.NoError(t, err)
 				after, err := os.ReadFile(changed)
