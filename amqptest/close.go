@@ -99,9 +99,13 @@ func (c *conn) release() {
 
 // closeRaw closes the socket below TLS, whose own close may wait for the peer.
 func (c *conn) closeRaw() {
-	nc := c.nc
-	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
-		nc = t.NetConn()
+	_ = c.socket().Close() // there is nobody left to tell
+}
+
+// socket is what is below TLS, if there is TLS.
+func (c *conn) socket() net.Conn {
+	if t, ok := c.nc.(interface{ NetConn() net.Conn }); ok {
+		return t.NetConn()
 	}
-	_ = nc.Close() // there is nobody left to tell
+	return c.nc
 }

@@ -113,7 +113,7 @@ func survives(t *testing.T, f Fault, client func(*testing.T, *Server) error) {
 func variants(f Fault) []Fault {
 	all := []Fault{f, f.After(1), f.AfterFrames(13), f.AfterBytes(900), f.Delay(time.Second), f.For(time.Second), f.Chance(0.3, 1)}
 	for _, v := range all {
-		all = append(all, v.Always(), v.Times(2))
+		all = append(all, v.Always())
 	}
 	return all
 }
@@ -134,7 +134,7 @@ func TestFault_everyKindInEveryVariant(t *testing.T) {
 			})
 		}
 	}
-	assert.Greater(t, ran, 300)
+	assert.Greater(t, ran, 200)
 }
 
 func TestFault_everyKindWithOthers(t *testing.T) {

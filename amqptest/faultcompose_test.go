@@ -238,3 +238,21 @@ func TestFault_leavesNoTimerBehind(t *testing.T) {
 		assert.Empty(t, s.timers)
 	})
 }
+
+func TestFault_countsOnWhenItHasHappenedToAnotherConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		require.NoError(t, s.Fault(Drop().AfterFrames(20).Always()))
+		a := sender(t, connect(t, s, nil), "orders", nil) // nine frames: no SASL
+		b := sender(t, connect(t, s, nil), "orders", nil)
+		for range 4 {
+			require.NoError(t, b.Send(t.Context(), text("0"), nil)) // two each
+		}
+		for range 5 {
+			require.NoError(t, a.Send(t.Context(), text("0"), nil))
+		}
+		require.Error(t, a.Send(t.Context(), text("0"), nil))
+		require.NoError(t, b.Send(t.Context(), text("0"), nil))
+		require.Error(t, b.Send(t.Context(), text("0"), nil))
+	})
+}

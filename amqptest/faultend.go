@@ -1,6 +1,8 @@
 package amqptest
 
 import (
+	"net"
+
 	"github.com/Azure/go-amqp"
 
 	"github.com/amqpflow/amqpflow"
@@ -40,8 +42,9 @@ func Close(cond amqp.ErrCond, description string) Fault {
 }
 
 // Drop cuts every open connection without a word. What was still to be written
-// is lost, but with AfterFrames and AfterBytes only what comes after the last
-// of those: the client sees that, and the end. Deliveries are as for Detach.
+// is lost, and a TCP connection is reset. With AfterFrames and AfterBytes only
+// what comes after the last of those is lost: the client sees that, and the end.
+// Deliveries are as for Detach.
 func Drop() Fault {
 	return Fault{kind: faultDrop, times: 1}
 }
@@ -51,6 +54,13 @@ func Drop() Fault {
 // something to count it happens once to each connection.
 func WriteBytes(b []byte) Fault {
 	return Fault{kind: faultWriteBytes, data: string(b), times: 1}
+}
+
+// abort makes the close of a TCP socket a reset.
+func (c *conn) abort() {
+	if t, ok := c.socket().(*net.TCPConn); ok {
+		_ = t.SetLinger(0) // fails only on a socket that is closed
+	}
 }
 
 // hangUp closes the connection without a word once it has written what comes
@@ -135,7 +145,10 @@ func (c *conn) blow(f *activeFault) []func() {
 		if counts {
 			return []func(){func() { c.hangUp(t.at) }}
 		}
-		return []func(){c.drop}
+		return []func(){func() {
+			c.abort()
+			c.drop()
+		}}
 	case faultWriteBytes:
 		if f.after == 0 && f.spares(c) {
 			return nil

@@ -63,7 +63,7 @@ func (s *Server) set(plan *activeFault) {
 func (s *Server) happens(on subject, kinds ...faultKind) *activeFault {
 	for _, f := range s.faults {
 		if slices.Contains(kinds, f.kind) && f.aim.hits(on) && f.due(on.conn) {
-			s.spend(f)
+			s.spend(f, on.conn)
 			return f
 		}
 	}
@@ -113,12 +113,11 @@ func (f *activeFault) restart(c *conn) {
 	delete(f.counts, c)
 }
 
-// spend accounts for one time that f happens.
-func (s *Server) spend(f *activeFault) {
+// spend accounts for one time that f happens, on c or to what there is.
+func (s *Server) spend(f *activeFault, c *conn) {
 	s.log.Debug("fault", "fault", f.String())
 	f.pending++
-	f.seen = 0
-	clear(f.counts)
+	f.restart(c)
 	if f.left != forever {
 		f.left--
 	}
@@ -201,7 +200,7 @@ func (s *Server) hit(f *activeFault, c *conn) {
 	if len(blows) == 0 {
 		return
 	}
-	s.spend(f)
+	s.spend(f, c)
 	for _, blow := range blows {
 		blow()
 	}
@@ -274,7 +273,7 @@ func (c *conn) arrives(frame []byte) bool {
 	if beyond {
 		c.srv.fireFaults()
 	}
-	if c.dead || c.deaf() {
+	if c.dead || c.hungUp || c.deaf() {
 		return false
 	}
 	c.passed(false, false, frame)

@@ -3,7 +3,6 @@ package amqptest
 import (
 	"errors"
 	"fmt"
-	"net"
 	"syscall"
 
 	"github.com/Azure/go-amqp"
@@ -69,9 +68,7 @@ func (c *conn) refuseTCP() error {
 	if !c.srv.ignores(subject{conn: c}, faultRefuseTCP) {
 		return nil
 	}
-	if t, ok := c.nc.(*net.TCPConn); ok {
-		_ = t.SetLinger(0) // a reset, not an end
-	}
+	c.abort()
 	c.closeRaw()
 	return errRefused
 }

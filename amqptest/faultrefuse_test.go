@@ -39,16 +39,6 @@ func TestFault_refusesTCP(t *testing.T) {
 	})
 }
 
-func TestFault_resetsWhatAListenerHasAccepted(t *testing.T) {
-	s := newServer(t, nil)
-	require.NoError(t, s.Fault(RefuseTCP()))
-	_, err := amqp.Dial(t.Context(), s.URL(), nil)
-	require.Error(t, err)
-	c, err := amqp.Dial(t.Context(), s.URL(), nil)
-	require.NoError(t, err)
-	require.NoError(t, c.Close())
-}
-
 func TestFault_refusesSASL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, nil)

@@ -152,39 +152,37 @@ func (c *conn) awoken() bool {
 	return true
 }
 
-// swapHeld is swap where a fault says how much of c.out may go.
-func (c *conn) swapHeld(spare []byte, lastWrite time.Time) (buf []byte, due time.Time, end bool) {
-	now := time.Now()
-	if c.phase == phaseClosing {
-		if due = c.ending; !now.Before(due) {
-			return nil, due, true
-		}
-	}
-	n := len(c.out)
+// passing is how much of c.out may be written, which is all of it unless a
+// fault holds c; if that is nothing because of a Drip, again is when it is more.
+func (c *conn) passing(now, lastWrite time.Time) (n int, again time.Time) {
+	n = len(c.out)
 	if c.muted() {
 		n = c.before(c.mutedAt)
-	} else if n == 0 {
-		if due, end = c.timers(now, lastWrite); end {
-			return nil, due, true
-		}
-		n = len(c.out)
 	}
 	for f := range c.held {
 		if f.kind != faultDrip || n == 0 {
 			continue
 		}
-		if again := lastWrite.Add(f.every); now.Before(again) {
-			return spare[:0], again, false
+		if again = lastWrite.Add(f.every); now.Before(again) {
+			return 0, again
 		}
 		n = min(n, f.size)
 	}
-	buf = slices.Grow(spare[:0], n)[:n]
-	copy(buf, c.out)
-	c.out = c.out[:copy(c.out, c.out[n:])]
+	return n, time.Time{}
+}
+
+// take takes the first n bytes off c.out, which goes on in spare's memory if
+// that is all.
+func (c *conn) take(n int, spare []byte) []byte {
 	c.sent += uint64(n)
-	c.writing = n > 0
-	c.drained.Broadcast()
-	return buf, due, false
+	if n == len(c.out) {
+		all := c.out
+		c.out = spare[:0]
+		return all
+	}
+	part := append(spare[:0], c.out[:n]...) //nolint:gocritic // the part is to be in spare
+	c.out = c.out[:copy(c.out, c.out[n:])]
+	return part
 }
 
 // grantedCredit is the credit that l is granted; no more than it has if a

@@ -204,3 +204,21 @@ func TestFault_sessionWindowIsOpenedSoOftenAndThenWithheld(t *testing.T) {
 		assert.Zero(t, r.awaitFlow().IncomingWindow)
 	})
 }
+
+func TestFault_dripOutlastsTheIdleTimeoutAndTheWriteBuffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, &Options{IdleTimeout: 10 * time.Second})
+		for range 5 {
+			require.NoError(t, s.Put("orders", amqp.NewMessage(make([]byte, 100_000))))
+		}
+		rcv := manual(t, connect(t, s, nil), "orders", 0)
+		synctest.Wait()
+		require.NoError(t, s.Fault(Drip(1000, time.Second)))
+		start := time.Now()
+		require.NoError(t, rcv.IssueCredit(5)) // more than waits in the write buffer
+		for range 5 {
+			receive(t, rcv)
+		}
+		assert.InDelta(t, 500*time.Second, time.Since(start), float64(20*time.Second))
+	})
+}

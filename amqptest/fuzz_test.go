@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/amqpflow/amqpflow"
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
@@ -32,8 +33,8 @@ type still struct {
 	out   []byte // everything that the server has sent
 }
 
-func newStill(reads ...[]byte) *still {
-	s := NewServer(&Options{MaxFrameSize: 1 << 16, ChannelMax: 3, HandleMax: 5, Window: 8, External: func(identity string, _ net.Conn) error {
+func newStill(dialect amqpflow.Dialect, reads ...[]byte) *still {
+	s := NewServer(&Options{Dialect: dialect, MaxFrameSize: 1 << 16, ChannelMax: 3, HandleMax: 5, Window: 8, External: func(identity string, _ net.Conn) error {
 		if identity == "nobody" {
 			return errors.New("refused")
 		}
@@ -42,6 +43,7 @@ func newStill(reads ...[]byte) *still {
 	c := newConn(s, deaf{})
 	s.conns[c] = struct{}{}
 	st := &still{s: s, c: c}
+	st.put(fuzzed)
 	for _, b := range reads {
 		st.receive(b)
 	}
@@ -62,8 +64,8 @@ func (st *still) receive(b []byte) {
 	}
 }
 
-// conversation is what a client sends, in phases.
-func conversation() (phases [][]byte) {
+// conversation is what a client of that dialect sends, in phases.
+func conversation(dialect amqpflow.Dialect) (phases [][]byte) {
 	var b []byte
 	add := func(parts ...[]byte) { b = append(b, bytes.Join(parts, nil)...) }
 	phase := func() { phases, b = append(phases, b), nil }
@@ -82,7 +84,10 @@ func conversation() (phases [][]byte) {
 	amqp(&wire.Begin{IncomingWindow: 6, OutgoingWindow: 100, HandleMax: 5})
 	phase()
 	out, in, second := attachSender(0), attachReceiver(1), attachSender(2)
-	second.Name, second.RcvSettleMode = "second", rcvSecond
+	if dialect != amqpflow.DialectRabbitMQ { // which has no second mode
+		second.RcvSettleMode = rcvSecond
+	}
+	out.Target.Address, second.Target.Address, in.Source.Address = fuzzedIn(dialect), fuzzedIn(dialect), fuzzedIn(dialect)
 	amqp(out, second)
 	phase()
 	delivery, more := first(0), first(1)
@@ -171,28 +176,45 @@ func framed(data []byte) (b []byte) {
 // well-formed frames that it takes, no more than in proportion, and when it is
 // gone nothing of it is left.
 func FuzzServerConnection(f *testing.F) {
-	phases := conversation()
-	for i, next := range phases {
-		f.Add(byte(i), next)
-		f.Add(byte(i)|isCut|isShown, next)
+	for d, phases := range conversations {
+		for i, next := range phases {
+			f.Add(byte(i|d<<3), next)
+			f.Add(byte(i|d<<3)|isCut|isShown, next)
+		}
 	}
-	for _, tail := range tails() {
-		f.Add(byte(len(phases)), tail)
+	phases := conversations[0]
+	for i, tail := range tails() {
+		f.Add(byte(len(phases))|byte(i%3)<<3, tail)
 		if len(tail) > 8 {
 			body := tail[8:]
 			f.Add(byte(len(phases))|isFramed, append([]byte{byte(len(body))}, body...))
 		}
 	}
-	f.Fuzz(func(t *testing.T, mode byte, data []byte) { explore(t, phases, mode, data) })
+	f.Fuzz(func(t *testing.T, mode byte, data []byte) { explore(t, mode, data) })
 }
 
-// Flags of a mode; its other bits are the phase that is reached first.
+// Flags of a mode. Its lowest three bits are the phases that come first, the
+// next two the dialect.
 const isShown, isFramed, isCut = 1 << 5, 1 << 6, 1 << 7
 
+var (
+	spoken        = [...]amqpflow.Dialect{amqpflow.DialectGeneric, amqpflow.DialectArtemis, amqpflow.DialectRabbitMQ}
+	conversations = [...][][]byte{conversation(spoken[0]), conversation(spoken[1]), conversation(spoken[2])}
+)
+
+// fuzzedIn is the name of the queue that has messages.
+func fuzzedIn(dialect amqpflow.Dialect) string {
+	if dialect == amqpflow.DialectRabbitMQ {
+		return "/queues/orders"
+	}
+	return "orders"
+}
+
 // explore sends data after the first phases, all at once or in pieces.
-func explore(t *testing.T, phases [][]byte, mode byte, data []byte) {
-	st := newStill(phases[:int(mode&(isShown-1))%(len(phases)+1)]...)
-	st.put(fuzzed)
+func explore(t *testing.T, mode byte, data []byte) {
+	at := int(mode>>3&3) % len(spoken)
+	phases := conversations[at]
+	st := newStill(spoken[at], phases[:int(mode&7)%(len(phases)+1)]...)
 	if mode&isFramed != 0 {
 		data = framed(data)
 	}
@@ -237,7 +259,7 @@ var fuzzed = func() []*message {
 func (st *still) put(ms []*message) {
 	st.s.lock()
 	defer st.s.unlock()
-	n, e := st.s.node("orders", kindQueue)
+	n, e := st.s.node(fuzzedIn(st.s.dialect.names), kindQueue)
 	if e != nil {
 		panic(e)
 	}
@@ -299,19 +321,17 @@ var decoders = map[uint64]interface{ Decode(body []byte) error }{
 }
 
 func TestConversation_breaksNoRule(t *testing.T) {
-	st := newStill(conversation()...)
-	st.put(fuzzed)
-	st.receive(nil)
-	require.NoError(t, errors.Join(st.s.violations...))
-	require.NoError(t, wellFormed(st.out, 1024))
-	require.Equal(t, 3, st.s.Unsettled("orders"))
+	for i, dialect := range spoken {
+		st := newStill(dialect, conversations[i]...)
+		require.NoError(t, errors.Join(st.s.violations...))
+		require.NoError(t, wellFormed(st.out, 1024))
+		require.Equal(t, 3, st.s.Unsettled("orders"))
+	}
 }
 
 func BenchmarkStill(b *testing.B) {
-	phases := conversation()
 	for b.Loop() {
-		st := newStill(phases...)
-		st.put(fuzzed)
+		st := newStill(spoken[0], conversations[0]...)
 		st.c.lost(io.EOF)
 	}
 }

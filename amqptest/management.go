@@ -22,6 +22,18 @@ type request struct {
 	path   string // without query
 	query  string
 	body   any
+	id     any
+}
+
+// requestOf reads a request, nil if it is none.
+func requestOf(m *message) *request {
+	asked := m.decode()
+	if asked.Properties == nil || asked.Properties.To == nil || asked.Properties.Subject == nil {
+		return nil
+	}
+	r := &request{method: *asked.Properties.Subject, body: asked.Value, id: asked.Properties.MessageID}
+	r.path, r.query, _ = strings.Cut(*asked.Properties.To, "?")
+	return r
 }
 
 // manage answers a request: the answer goes over the other link of the pair,
@@ -37,20 +49,17 @@ func (l *link) manage(m *message) {
 		l.ses.end(refusal(amqp.ErrCondPreconditionFailed, "no credit for the response of the management node"))
 		return
 	}
-	asked := m.decode()
-	if asked.Properties == nil || asked.Properties.To == nil || asked.Properties.Subject == nil {
-		l.ses.end(refusal(amqp.ErrCondInternalError, "a request without to and subject"))
-		return
+	r := requestOf(m)
+	status, body := "", any(nil)
+	if r != nil {
+		status, body = l.ses.conn.srv.handle(r)
 	}
-	r := request{method: *asked.Properties.Subject, body: asked.Value}
-	r.path, r.query, _ = strings.Cut(*asked.Properties.To, "?")
-	status, body := l.ses.conn.srv.handle(&r)
 	if status == "" {
-		l.ses.end(refusal(amqp.ErrCondInternalError, "function_clause: "+r.method+" "+r.path))
+		l.ses.end(refusal(amqp.ErrCondInternalError, "function_clause"))
 		return
 	}
 	answer := &amqp.Message{
-		Properties:            &amqp.MessageProperties{CorrelationID: asked.Properties.MessageID, Subject: &status},
+		Properties:            &amqp.MessageProperties{CorrelationID: r.id, Subject: &status},
 		ApplicationProperties: map[string]any{"http:response": "1.1"},
 		Value:                 body,
 	}

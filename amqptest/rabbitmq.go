@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/Azure/go-amqp"
 
@@ -108,7 +109,7 @@ func unescaped(segment string) (string, bool) {
 		return "", false
 	}
 	s, err := url.PathUnescape(segment)
-	return s, err == nil
+	return s, err == nil && utf8.ValidString(s)
 }
 
 // rabbitMake makes the queue, which only the server's own methods may.

@@ -33,7 +33,7 @@ type Options struct {
 	// for whoever its certificate names; nc is its connection, a *tls.Conn
 	// under a listener of tls.NewListener, with the client's certificates in
 	// ConnectionState. It is called on the goroutine that reads nc, which it
-	// must neither read nor write, and may call the server.
+	// must neither read nor write, and may call the server, but for Close.
 	//
 	// Default: EXTERNAL is not offered.
 	External func(identity string, nc net.Conn) error

@@ -107,7 +107,7 @@ func (m *rabbitManager) create(t *testing.T, n node, o queueOptions) {
 	}
 	if o.dead {
 		dead := deadQueue(n)
-		m.request(t, "PUT", dead, map[string]any{"durable": true, "arguments": map[string]any{"x-queue-type": "quorum"}})
+		m.request(t, "PUT", dead.address, map[string]any{"durable": true, "arguments": map[string]any{"x-queue-type": "quorum"}})
 		t.Cleanup(func() { m.remove(t, dead) })
 		arguments["x-dead-letter-exchange"], arguments["x-dead-letter-routing-key"] = "", dead.name
 	}
@@ -120,7 +120,12 @@ func (m *rabbitManager) create(t *testing.T, n node, o queueOptions) {
 	if o.drop {
 		arguments["x-overflow"] = "drop-head"
 	}
-	m.request(t, "PUT", n, map[string]any{"durable": true, "arguments": arguments})
+	m.request(t, "PUT", n.address, map[string]any{"durable": true, "arguments": arguments})
+	if exchange, key, bound := strings.Cut(o.bind, "/"); bound {
+		m.request(t, "POST", "/bindings", map[string]any{
+			"source": exchange, "destination_queue": n.name, "binding_key": key, "arguments": map[string]any{},
+		})
+	}
 }
 
 // deadQueue is where the dead letters of n go where a queue has a queue of its
@@ -131,13 +136,13 @@ func deadQueue(n node) node {
 
 func (m *rabbitManager) remove(t *testing.T, n node) {
 	t.Helper()
-	m.request(t, "DELETE", n, amqp.Null{})
+	m.request(t, "DELETE", n.address, amqp.Null{})
 }
 
-func (m *rabbitManager) request(t *testing.T, method string, n node, body any) {
+func (m *rabbitManager) request(t *testing.T, method, path string, body any) {
 	t.Helper()
 	payload, err := (&amqp.Message{
-		Properties: &amqp.MessageProperties{MessageID: method, To: &n.address, Subject: &method, ReplyTo: new("$me")},
+		Properties: &amqp.MessageProperties{MessageID: method, To: &path, Subject: &method, ReplyTo: new("$me")},
 		Value:      body,
 	}).MarshalBinary()
 	require.NoError(t, err)
@@ -153,7 +158,7 @@ func (m *rabbitManager) request(t *testing.T, method string, n node, body any) {
 	}
 	var a amqp.Message
 	require.NoError(t, a.UnmarshalBinary(answer.Payload))
-	require.True(t, strings.HasPrefix(*a.Properties.Subject, "2"), "%s %s: %v", method, n.address, a.Value)
+	require.True(t, strings.HasPrefix(*a.Properties.Subject, "2"), "%s %s: %v", method, path, a.Value)
 }
 
 var (

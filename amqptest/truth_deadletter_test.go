@@ -30,13 +30,26 @@ func rejectedIsDead(t *testing.T, p *peer) string {
 	return "dead letter, " + kept
 }
 
+// rejectedCounts is the delivery-count of a dead letter that was rejected.
+func rejectedCounts(t *testing.T, p *peer) string {
+	n := p.queue(t, queueOptions{dead: true})
+	put(t, p, n, text("a"))
+	r := openRaw(t, p)
+	r.settle(rejected, r.takeOne(n))
+	m := deadLetter(t, p, n)
+	if m.Header == nil {
+		return "0"
+	}
+	return fmt.Sprint(m.Header.DeliveryCount)
+}
+
 // deadLetterAnnotations are the keys under x-opt that a broker adds to a dead
 // letter.
 func deadLetterAnnotations(t *testing.T, p *peer) string {
 	n := p.queue(t, queueOptions{dead: true})
 	put(t, p, n, text("a"))
 	r := openRaw(t, p)
-	r.settle(wire.State{Kind: wire.StateRejected}, r.takeOne(n))
+	r.settle(rejected, r.takeOne(n))
 	var keys []string
 	for k := range deadLetter(t, p, n).Annotations {
 		if key := fmt.Sprint(k); strings.HasPrefix(key, "x-opt-") {
@@ -75,14 +88,17 @@ func limit(s wire.State) func(*testing.T, *peer) string {
 }
 
 // defaultLimit fails a message until it is a dead letter.
-func defaultLimit(t *testing.T, p *peer) string {
-	n := p.queue(t, queueOptions{dead: true})
-	put(t, p, n, text("a"))
-	times, over := again(t, p, n, failed, func(times int) bool { return times == 40 })
-	if over {
-		return "none"
+func defaultLimit(o queueOptions) func(*testing.T, *peer) string {
+	o.dead = true
+	return func(t *testing.T, p *peer) string {
+		n := p.queue(t, o)
+		put(t, p, n, text("a"))
+		times, over := again(t, p, n, failed, func(times int) bool { return times == 40 })
+		if over {
+			return "none"
+		}
+		return fmt.Sprint(times)
 	}
-	return fmt.Sprint(times)
 }
 
 // again settles a message in that way each time that it comes from n, until it

@@ -5,59 +5,58 @@ import (
 	"time"
 
 	"github.com/Azure/go-amqp"
+	"github.com/stretchr/testify/require"
 
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
-const later = time.Second
-
-// when says whether something took about as long as later.
-func when(began time.Time) string {
-	if time.Since(began) > later*8/10 {
-		return "then"
+// scheduled publishes a message for a time that is far away, and where it does
+// not come at once, another for one that is near.
+func scheduled(annotate func(at time.Time) amqp.Annotations) func(*testing.T, *peer) string {
+	return func(t *testing.T, p *peer) string {
+		n := p.queue(t, queueOptions{})
+		return whenItComes(t, p, n, func(at time.Time) {
+			m := text("a")
+			m.Annotations = annotate(at)
+			put(t, p, n, m)
+		})
 	}
-	return "at once"
 }
 
-func deliveryTime(began time.Time) wire.Entry {
-	return wire.Entry{Key: wire.Symbol("x-opt-delivery-time"), Value: began.Add(later).UnixMilli()}
+func deliveryTime(at time.Time) amqp.Annotations {
+	return amqp.Annotations{"x-opt-delivery-time": at.UnixMilli()}
 }
 
-// modifiedLater asks for a message to come back at a time.
-func modifiedLater(t *testing.T, p *peer) string { return laterIn(t, p, queueOptions{}) }
-
-func classicModifiedLater(t *testing.T, p *peer) string {
-	return laterIn(t, p, queueOptions{classic: true})
+func deliveryDelay(at time.Time) amqp.Annotations {
+	return amqp.Annotations{"x-opt-delivery-delay": time.Until(at).Milliseconds()}
 }
 
-func laterIn(t *testing.T, p *peer, o queueOptions) string {
-	n := p.queue(t, o)
-	put(t, p, n, text("a"))
-	r := openRaw(t, p)
-	x := r.takeOne(n)
-	began := time.Now()
-	r.settle(wire.State{Kind: wire.StateModified, DeliveryFailed: true, Annotations: wire.Map{deliveryTime(began)}}, x)
+// retried takes a message and gives it back for a time, in the same way.
+func retried(o queueOptions) func(*testing.T, *peer) string {
+	return func(t *testing.T, p *peer) string {
+		n := p.queue(t, o)
+		return whenItComes(t, p, n, func(at time.Time) {
+			put(t, p, n, text("a"))
+			r := openRaw(t, p)
+			r.settle(wire.State{Kind: wire.StateModified, DeliveryFailed: true, Annotations: wire.Map{
+				{Key: wire.Symbol("x-opt-delivery-time"), Value: at.UnixMilli()},
+			}}, r.takeOne(n))
+			require.Equal(t, "ignored", r.reaction())
+		})
+	}
+}
+
+// whenItComes says whether what leave leaves in n for a time waits for it.
+func whenItComes(t *testing.T, p *peer, n node, leave func(at time.Time)) string {
+	t.Helper()
+	leave(time.Now().Add(time.Hour))
+	if left(t, p, n) != "nothing" {
+		return "at once"
+	}
+	at := time.Now().Add(time.Second)
+	leave(at)
 	openRaw(t, p).takeOne(n)
-	return when(began)
-}
-
-// publishedLater asks for a message to be delivered at a time.
-func publishedLater(t *testing.T, p *peer) string {
-	n := p.queue(t, queueOptions{})
-	began := time.Now()
-	m := text("a")
-	m.Annotations = amqp.Annotations{"x-opt-delivery-time": began.Add(later).UnixMilli()}
-	put(t, p, n, m)
-	openRaw(t, p).takeOne(n)
-	return when(began)
-}
-
-func publishedWithDelay(t *testing.T, p *peer) string {
-	n := p.queue(t, queueOptions{})
-	began := time.Now()
-	m := text("a")
-	m.Annotations = amqp.Annotations{"x-opt-delivery-delay": later.Milliseconds()}
-	put(t, p, n, m)
-	openRaw(t, p).takeOne(n)
-	return when(began)
+	const slack = 100 * time.Millisecond // of the broker's clock and ours
+	require.Greater(t, time.Now(), at.Add(-slack))
+	return "then"
 }

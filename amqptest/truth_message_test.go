@@ -1,6 +1,7 @@
 package amqptest_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -137,6 +138,13 @@ func annotationsOf(t *testing.T, x *wire.Transfer) []string {
 	}
 	slices.Sort(keys)
 	return keys
+}
+
+// added are the keys of the annotations that a broker adds.
+func added(t *testing.T, p *peer) string {
+	n := p.queue(t, queueOptions{})
+	put(t, p, n, text("a"))
+	return cmp.Or(strings.Join(annotationsOf(t, openRaw(t, p).takeOne(n)), " "), "none")
 }
 
 // sections sends a message with each section and says which of them arrive.

@@ -34,13 +34,14 @@ type manager interface {
 
 // queueOptions says what is special about a queue.
 type queueOptions struct {
-	attempts int  // then it is dead-lettered
-	dead     bool // keeps what is rejected
-	max      int  // messages; more are rejected
-	block    bool // or get no credit
-	drop     bool // or push out the first
-	expires  bool // for messages with a time to live
-	classic  bool // RabbitMQ's other type of queue
+	attempts int    // then it is dead-lettered
+	dead     bool   // keeps what is rejected
+	max      int    // messages; more are rejected
+	block    bool   // or get no credit
+	drop     bool   // or push out the first
+	expires  bool   // for messages with a time to live
+	classic  bool   // RabbitMQ's other type of queue
+	bind     string // EXCHANGE/KEY of RabbitMQ
 }
 
 // node is a queue of a peer as it is called on the wire.
@@ -147,6 +148,9 @@ func (m fakeManager) create(t *testing.T, n node, o queueOptions) {
 	}
 	if o.classic {
 		options.QueueType = amqptest.ClassicQueue
+	}
+	if o.bind != "" {
+		options.Bind = []string{o.bind}
 	}
 	require.NoError(t, m.p.server.Declare(amqpflow.Queue(n.name), &options))
 }

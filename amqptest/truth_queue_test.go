@@ -69,6 +69,15 @@ func expired(t *testing.T, p *peer) string {
 	return "gone"
 }
 
+// expiredBefore has an absolute-expiry-time that is past when it is published.
+func expiredBefore(t *testing.T, p *peer) string {
+	n := p.queue(t, queueOptions{})
+	m := text("a")
+	m.Properties.AbsoluteExpiryTime = new(time.Now().Add(-time.Hour))
+	put(t, p, n, m)
+	return left(t, p, n)
+}
+
 // full publishes to a queue that takes no more.
 func full(t *testing.T, p *peer) string {
 	n, m := p.full(t, false)

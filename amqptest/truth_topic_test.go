@@ -53,6 +53,29 @@ func lateSubscriber(t *testing.T, p *peer) string {
 }
 
 // topicAsAQueue attaches with the capability of the other kind.
+// pattern subscribes to every topic of one more word.
+func pattern(t *testing.T, p *peer) string {
+	n := p.topic(t)
+	every, one := removed(t, p, node{name: n.name + ".*"}), removed(t, p, node{name: n.name + ".a", caps: n.caps})
+	every.address, one.address = n.address+".*", n.address+".a"
+	r := openRaw(t, p)
+	a := r.attach(wire.RoleReceiver)
+	a.Source = node{address: every.address, caps: n.caps}.source()
+	if r.answer(a).Source == nil {
+		return r.ending()
+	}
+	put(t, p, one, text("a"))
+	return listed(t, r.drain(a.Handle, 10))
+}
+
+// bound publishes to an exchange to which a queue is bound by a pattern.
+func bound(t *testing.T, p *peer) string {
+	key := unique("truth-key")
+	n := p.queue(t, queueOptions{bind: "amq.topic/" + key + ".#"})
+	put(t, p, node{address: "/exchanges/amq.topic/" + key + ".a.b"}, text("a"))
+	return left(t, p, n)
+}
+
 func topicAsAQueue(t *testing.T, p *peer) string {
 	n := p.topic(t)
 	s := session(t, p)

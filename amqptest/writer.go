@@ -49,26 +49,26 @@ func (c *conn) swap(spare []byte, lastWrite time.Time) (buf []byte, due time.Tim
 	if c.hungUp && len(c.out) == 0 {
 		return nil, due, true
 	}
-	if len(c.held) > 0 {
-		return c.swapHeld(spare, lastWrite)
-	}
 	if c.starved && len(c.out) < outRoom {
 		c.starved = false
 		c.resume()
 		s.quiesce()
 	}
 	now := time.Now()
-	if len(c.out) == 0 {
+	if c.phase == phaseClosing || len(c.out) == 0 && !c.muted() {
 		if due, end = c.timers(now, lastWrite); end {
 			return nil, due, true
 		}
-		if len(c.out) == 0 {
-			return spare[:0], due, false
-		}
 	}
-	buf, c.out = c.out, spare[:0]
+	n, again := c.passing(now, lastWrite)
+	if n == 0 {
+		if due.IsZero() || !again.IsZero() && again.Before(due) {
+			due = again
+		}
+		return spare[:0], due, false
+	}
+	buf = c.take(n, spare)
 	c.writing = true
-	c.sent += uint64(len(buf))
 	c.drained.Broadcast()
 	if idle := s.opts.IdleTimeout; idle > 0 && c.phase != phaseClosing {
 		_ = c.nc.SetWriteDeadline(now.Add(idle)) // a client that takes nothing meanwhile is lost
