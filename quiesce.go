@@ -27,7 +27,6 @@ func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
 	s.mu.Unlock()
 	s.endLife()
 	s.stopping.Store(true)
-	s.receipt.begun = s.settledSoFar()
 	if s.reader == nil {
 		s.closeInboxes()
 	}

@@ -24,8 +24,6 @@ type receipt struct {
 	refused  atomic.Uint64 // rejected before any handler
 	held     atomic.Uint64 // settled when their hold ended
 	released atomic.Uint64 // by releaseHeld
-
-	begun settledSoFar // when the stop began; its own
 }
 
 // settledSoFar are the receipt's counts, with that of all settlements, at one
@@ -40,10 +38,10 @@ func (s *Subscription) settledSoFar() settledSoFar {
 	return n
 }
 
-// addTo adds what the stop did with the subscription's deliveries. It is called
-// when the link is gone, so that nothing is settled any more.
-func (s *Subscription) addTo(report *ShutdownReport) {
-	from, to := s.receipt.begun, s.settledSoFar()
+// addTo adds what became of the subscription's deliveries after from. It is
+// called when the link is gone, so that nothing is settled any more.
+func (s *Subscription) addTo(report *ShutdownReport, from settledSoFar) {
+	to := s.settledSoFar()
 	retried, released := to.held-from.held, to.released-from.released
 	report.Retried += int(retried)
 	report.Released += int(released)

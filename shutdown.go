@@ -174,7 +174,9 @@ func (c *core) worker(ctx context.Context) *worker {
 func (c *core) shutdown(ctx context.Context, conn *connection, subs []*Subscription, caller *worker) error {
 	started := time.Now()
 	var held, running int
-	for _, s := range subs {
+	before := make([]settledSoFar, len(subs)) // not in quiesce, which a Close may have begun
+	for i, s := range subs {
+		before[i] = s.settledSoFar()
 		st := s.Stats()
 		held, running = held+st.Held, running+st.Running
 	}
@@ -197,8 +199,8 @@ func (c *core) shutdown(ctx context.Context, conn *connection, subs []*Subscript
 		c.observe.connection(false, err)
 	}
 	report := ShutdownReport{After: time.Since(started), Uncertain: int(c.pub.uncertain.Load() - uncertain), Err: err}
-	for _, s := range subs {
-		s.addTo(&report)
+	for i, s := range subs {
+		s.addTo(&report, before[i])
 	}
 	c.log.Info("shutdown", report.attributes()...)
 	c.observe.shutdown(report)
