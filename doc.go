@@ -107,9 +107,10 @@
 //	*EncodeError, *OptionError
 //	ErrUncertain                      the peer may have it; a second one may be a duplicate
 //
-// Nothing is sent twice by this package. An ended context costs neither the
-// connection nor a message: before the first frame it is ErrNotSent, after it
-// ErrUncertain, and the message is finished.
+// Nothing is sent twice by this package. Whoever sends what is uncertain again
+// sets PublishOptions.MessageID, the same both times, so that receivers can tell.
+// An ended context costs neither the connection nor a message: before the first
+// frame it is ErrNotSent, after it ErrUncertain, and the message is finished.
 //
 // Send queues a message and returns a Receipt for the same answer, so that up to
 // Options.MaxInFlight messages to one address are under way at once; Flush
@@ -117,6 +118,39 @@
 // the calls; two addresses do not wait for each other. A link is attached by
 // the first publish to its address, and an address that the peer refuses harms
 // no other.
+//
+// # Recovery
+//
+// What is lost is made again, on its own level, for as long as the broker lives:
+// a link on its session and connection, without touching its siblings; the links
+// of a session that ended on another one; everything on a new connection, to the
+// Broker's URL or one of Options.FailoverURLs, with credentials that are asked
+// for anew. Attempts follow one another with delays that double from 100 ms to
+// 30 s, jittered in full. They are short again only once a link or a connection
+// has moved a delivery or lasted for 10 s. What the peer refuses for a reason
+// that time alone will not heal (the credentials, unauthorized-access, not-found,
+// not-allowed) is tried every 30 s, and reported each time.
+//
+// Only two things end a subscription by themselves: a peer that sends more than
+// its credit (ErrCreditExceeded), and an address that the peer has no form for
+// (ErrUnsupported). Only FailFast and Shutdown end the broker. Until the first
+// Connect has succeeded nothing is tried again, unless Options.ConnectRetry says
+// so.
+//
+// What a lost link brought and no handler has begun is dropped before the next
+// one gets credit: the peer has it, and delivers it again. A handler that runs
+// sees its context end with cause ErrLinkLost; what it returns is lost, and never
+// settles what came later. Its worker begins nothing else before it has returned.
+//
+// A publish waits for the connection, within its context, in the order of the
+// calls to its address; so does one whose link is lost before its first frame
+// was queued. At most Options.MaxPending wait; with Options.FailFastPublish none
+// does. A publish whose link the peer refuses returns the *AttachError at once,
+// and the next publish tries again.
+//
+// Broker.Ready says what is missing and why, Subscription.State is Attaching
+// meanwhile with the reason in Err, and Observer.Connection, Observer.State and
+// the log tell of each step.
 //
 // # Middleware
 //
@@ -146,19 +180,16 @@
 // log shows a password. What is wrong with options and registrations is
 // returned by Connect, all of it at once and before any I/O.
 //
-// A link or a session that is lost ends its subscription, which is logged,
-// reported to Observer and seen in Ready and Subscription.Err; the others go
-// on. The connection lost ends the broker: Run returns the cause.
-//
 // # Log
 //
 // Options.Logger gets, at level Error: a handler that panicked (with its
 // stack), a subscription or the broker that ended, a settlement that was lost.
 // Warn: a delivery that is retried, rejected or dead-lettered, a link, session or connection
-// that was lost, a publish that is uncertain, an attach that was refused, a
-// handler that did not return. Info: connected, attached, shutting down,
-// shutdown. Debug: each settlement and publish. Attributes: address, link,
-// message-id, attempt, outcome, condition, delay, error, peer. A body is never logged.
+// that was lost, an attempt to connect that failed, a publish that is uncertain,
+// an attach that was refused, a handler that did not return. Info: connected,
+// attached, recovered (after, attempts), shutting down, shutdown. Debug: each
+// settlement and publish. Attributes: address, link, message-id, attempt, outcome,
+// condition, delay, error, peer. A body is never logged.
 // Without a Logger there is no log at all.
 //
 // # Testing
@@ -179,8 +210,8 @@
 // they are rejected, and Delivery.AMQP is there for the rest of a message.
 // Declaring queues: whoever runs the peer does that.
 //
-// Recovery of links and connections, requests, transactions, selectors and durable subscriptions
-// are not part of this version.
+// Requests, transactions, selectors and durable subscriptions are not part of
+// this version.
 //
 // # Specification
 //

@@ -45,7 +45,7 @@ func (l *ledger) handle(_ context.Context, d *amqpflow.Delivery) error {
 }
 
 // publish publishes until the answer is one that is not safe to repeat.
-func (l *ledger) publish(t *testing.T, ctx context.Context, b *amqpflow.Broker, addr amqpflow.Address, body string) {
+func (l *ledger) publish(ctx context.Context, t *testing.T, b *amqpflow.Broker, addr amqpflow.Address, body string) {
 	for {
 		err := b.Publisher().Publish(ctx, addr, body)
 		switch {
@@ -107,7 +107,7 @@ func TestBroker_losesNothingWhereverItIsCut(t *testing.T) {
 					ctx := within(t, 10*time.Minute)
 					require.NoError(t, s.Connect(ctx, b))
 					for i := range n {
-						l.publish(t, ctx, b, "orders", fmt.Sprint(i))
+						l.publish(ctx, t, b, "orders", fmt.Sprint(i))
 					}
 					s.Heal()
 					<-time.After(2 * time.Minute)
@@ -140,7 +140,7 @@ func TestBroker_losesNothingWhereverAFrameIsCut(t *testing.T) {
 			ctx := within(t, 10*time.Minute)
 			require.NoError(t, s.Connect(ctx, b))
 			for i := range 10 {
-				l.publish(t, ctx, b, "orders", fmt.Sprint(i))
+				l.publish(ctx, t, b, "orders", fmt.Sprint(i))
 			}
 			s.Heal()
 			<-time.After(time.Minute)

@@ -126,11 +126,11 @@ func TestFieldReport_B07_expiringTokens(t *testing.T) {
 		b := amqpflow.WithoutJitter(amqpflow.New("amqp://localhost", &amqpflow.Options{
 			Logger: book.logger(), DialContext: ps.dialTCP,
 			Credentials: func(context.Context) (amqp.SASLType, error) {
-				switch n := len(tokens); {
-				case n == 2:
+				switch len(tokens) {
+				case 2:
 					tokens = append(tokens, "none")
 					return nil, errors.New("the identity provider is away")
-				case n == 3:
+				case 3:
 					tokens = append(tokens, "none")
 					panic("nobody expects this")
 				default:

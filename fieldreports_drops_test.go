@@ -122,7 +122,7 @@ func TestFieldReport_B44_concurrentUseWithDrops(t *testing.T) {
 		b.Subscribe(address(i), handle, &amqpflow.SubscribeOptions{Credit: 20, Workers: 1 + i})
 	}
 	require.NoError(t, server.Connect(t.Context(), b))
-	require.NoError(t, server.Fault(amqptest.Drop().AfterBytes(3_000_000).Always()))
+	require.NoError(t, server.Fault(amqptest.Drop().AfterBytes(300*stormSize).Always()))
 
 	headers := map[string]any{"a": "b", "n": int64(1)}
 	shared := &amqp.Message{Data: [][]byte{{'x'}}, ApplicationProperties: map[string]any{"c": "d"}}

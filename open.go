@@ -30,8 +30,8 @@ const (
 const attemptTimeout = 30 * time.Second
 
 // open makes a connection, up to the session of the sending links, to the first
-// of the targets that allows it. With another the time there is is shared out,
-// and where the attempt will be repeated it is bounded.
+// of the targets that allows it. Where others follow, each gets its share of the
+// time that there is; where the attempt will be repeated it is bounded.
 func (c *core) open(ctx context.Context, way *route, repeated bool) (*connection, error) {
 	var failed []error
 	for i, t := range way.targets {

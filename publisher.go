@@ -79,8 +79,16 @@ func newPublisher(c *core) *Publisher {
 //   - ErrUncertain: the link was lost, or ctx ended, after the first frame had
 //     been queued, or the peer settled without an outcome. The peer may have it.
 //
+// While the connection is lost, or the link before the first frame was queued,
+// Publish waits for the next one, behind the publishes to addr before it, and
+// returns ErrNotConnected, with ctx's error, when ctx ends first; at once with
+// Options.FailFastPublish, or where Options.MaxPending wait already. A link that
+// the peer refuses is an *AttachError at once, for all who waited for it.
+//
 // ctx bounds the call exactly; its error stays in the chain. A message whose
-// first frame was queued is finished whatever ctx does.
+// first frame was queued is finished whatever ctx does. Nothing is sent again by
+// itself: whoever sends what is uncertain again sets PublishOptions.MessageID,
+// the same both times.
 //
 // Spec: 2.6.12 (transferring a message), 2.7.5 (transfer), 3.4 (outcomes).
 func (p *Publisher) Publish(ctx context.Context, addr Address, v any, opts ...*PublishOptions) error {

@@ -105,10 +105,7 @@ func (s *Subscription) reattach(a *attempts) *receiving {
 	if a.first {
 		s.setState(Attaching, nil)
 	}
-	for {
-		if a.wait && s.c.backoff.Wait(s.life, s.c.delay(a.failed, a.cause)) != nil {
-			break
-		}
+	for s.wait(a) {
 		conn, err := s.c.await(s.life)
 		if err != nil {
 			break
@@ -132,6 +129,11 @@ func (s *Subscription) reattach(a *attempts) *receiving {
 	}
 	s.abandoned()
 	return nil
+}
+
+// wait waits before the next attempt, and says whether there is to be one.
+func (s *Subscription) wait(a *attempts) bool {
+	return !a.wait || s.c.backoff.Wait(s.life, s.c.delay(a.failed, a.cause)) == nil
 }
 
 // attached makes r the subscription's link. A subscription that is over

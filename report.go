@@ -24,6 +24,8 @@ type receipt struct {
 	refused  atomic.Uint64 // rejected before any handler
 	held     atomic.Uint64 // settled when their hold ended
 	released atomic.Uint64 // by releaseHeld
+
+	begun settledSoFar // when the stop began; guarded by the subscription's mu
 }
 
 // settledSoFar are the receipt's counts, with that of all settlements, at one
@@ -38,9 +40,12 @@ func (s *Subscription) settledSoFar() settledSoFar {
 	return n
 }
 
-// addTo adds what became of the subscription's deliveries after from. It is
-// called when the link is gone, so that nothing is settled any more.
-func (s *Subscription) addTo(report *ShutdownReport, from settledSoFar) {
+// addTo adds what the stop did with the subscription's deliveries. It is called
+// when the link is gone, so that nothing is settled any more.
+func (s *Subscription) addTo(report *ShutdownReport) {
+	s.mu.Lock()
+	from := s.receipt.begun
+	s.mu.Unlock()
 	to := s.settledSoFar()
 	retried, released := to.held-from.held, to.released-from.released
 	report.Retried += int(retried)

@@ -174,9 +174,7 @@ func (c *core) worker(ctx context.Context) *worker {
 func (c *core) shutdown(ctx context.Context, conn *connection, subs []*Subscription, caller *worker) error {
 	started := time.Now()
 	var held, running int
-	before := make([]settledSoFar, len(subs)) // not in quiesce, which a Close may have begun
-	for i, s := range subs {
-		before[i] = s.settledSoFar()
+	for _, s := range subs {
 		st := s.Stats()
 		held, running = held+st.Held, running+st.Running
 	}
@@ -199,8 +197,8 @@ func (c *core) shutdown(ctx context.Context, conn *connection, subs []*Subscript
 		c.observe.connection(false, err)
 	}
 	report := ShutdownReport{After: time.Since(started), Uncertain: int(c.pub.uncertain.Load() - uncertain), Err: err}
-	for i, s := range subs {
-		s.addTo(&report, before[i])
+	for _, s := range subs {
+		s.addTo(&report)
 	}
 	c.log.Info("shutdown", report.attributes()...)
 	c.observe.shutdown(report)

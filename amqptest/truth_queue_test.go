@@ -45,7 +45,7 @@ func inOrder(t *testing.T, p *peer, o queueOptions) string {
 	return left(t, p, n)
 }
 
-// duplicate messages have the same message-id and Artemis's property.
+// duplicate messages have one message-id.
 func duplicate(t *testing.T, p *peer) string {
 	n := p.queue(t, queueOptions{})
 	put(t, p, n, text("a"), text("a"))

@@ -24,8 +24,9 @@ type behaviour struct {
 	breaks bool // a rule of the standard: what amqptest reports is not held against it
 }
 
-// want is what is to be seen, "this or that" where chance decides. A field wins over those before it, and "" says
-// no more than they do; the first is every peer's.
+// want is what is to be seen, "this or that" where chance decides. A field
+// wins over those before it, and "" says no more than they do; the first is
+// every peer's.
 type want struct {
 	any               string
 	generic           string // amqptest with its default dialect

@@ -29,7 +29,7 @@ func (p *Policy) Delay(failed int) time.Duration {
 	if p.Jitter != nil {
 		return p.Jitter(bound)
 	}
-	return rand.N(bound + 1)
+	return rand.N(bound + 1) //nolint:gosec // it spreads attempts, and hides nothing
 }
 
 // Bound returns what the delay after failed attempts is at most.
