@@ -19,6 +19,9 @@ import (
 // took is the handler's time; lane is the worker that tries the delivery again
 // itself, nil for none.
 func (s *Subscription) settle(ctx context.Context, d *Delivery, result error, took time.Duration, lane *worker) (Outcome, error) {
+	if result == nil {
+		return Accepted, s.settleAs(d, stateAccepted, Accepted)
+	}
 	state, outcome, err := stateOf(result)
 	if err != nil {
 		s.c.log.Error("outcome cannot be encoded, retrying", logAddress, string(s.addr), logError, err)

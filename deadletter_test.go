@@ -208,7 +208,6 @@ func TestMaxAttempts_putsTheLastRetryAside(t *testing.T) {
 
 // A dead letter that is not confirmed is a retry, and the message is never lost.
 func TestDeadLetter_thatIsNotConfirmedIsARetry(t *testing.T) {
-	fullHolds(t)
 	for name, answer := range map[string]func(p *peer, f frame){
 		"refused": func(p *peer, f frame) {
 			p.settle(f.channel, f.perf.(*wire.Transfer).DeliveryID.Value, wire.State{Kind: wire.StateRejected, Error: &wire.Error{Condition: "acme:full"}})
@@ -231,6 +230,7 @@ func TestDeadLetter_thatIsNotConfirmedIsARetry(t *testing.T) {
 					&amqpflow.SubscribeOptions{DeadLetter: "dead", MaxAttempts: 1}, &amqpflow.Options{
 						IdleTimeout: -1, Observer: &amqpflow.Observer{Error: func(err error) { reported = append(reported, err) }},
 					})
+				amqpflow.WithoutJitter(b)
 				p.on(wire.CodeTransfer, func(f frame) bool { answer(p, f); return true })
 				started := time.Now()
 				p.deliver("orders", data("x"))

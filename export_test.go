@@ -5,15 +5,6 @@ import (
 	"time"
 )
 
-// SetRetryJitter makes every hold of the subscriptions that are registered from
-// here on as long as pick says of its bound.
-func SetRetryJitter(t *testing.T, pick func(bound time.Duration) time.Duration) {
-	t.Helper()
-	old := retryJitter
-	retryJitter = pick
-	t.Cleanup(func() { retryJitter = old })
-}
-
 // SetHandOverAbove changes how long a hold has to be to be the broker's.
 func SetHandOverAbove(t *testing.T, d time.Duration) {
 	t.Helper()
@@ -25,7 +16,8 @@ func SetHandOverAbove(t *testing.T, d time.Duration) {
 // HandedOver is how many retries that the broker holds are remembered.
 func HandedOver(s *Subscription) int { return int(s.handover.pending.Load()) }
 
-// WithoutJitter makes the delays between attempts what they are at most.
+// WithoutJitter makes the delays between attempts, and before retries, what they
+// are at most.
 func WithoutJitter(b *Broker) *Broker {
 	b.c.backoff.Jitter = func(bound time.Duration) time.Duration { return bound }
 	return b

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/amqpflow/amqpflow/internal/backoff"
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
@@ -63,7 +64,8 @@ func (s *Subscription) delay(f *failure) time.Duration {
 	case f.chosen != nil && f.chosen.UndeliverableHere, s.opts.RetryMin < 0:
 		return 0
 	}
-	return s.backoff.Delay(f.d.Attempt())
+	grows := backoff.Policy{Min: s.opts.RetryMin, Max: s.opts.RetryMax, Jitter: s.c.backoff.Jitter}
+	return grows.Delay(f.d.Attempt())
 }
 
 // hold makes a claimed delivery wait, and says whether it does.
@@ -99,6 +101,3 @@ func (s *Subscription) deadLetter(ctx context.Context, f *failure) (Outcome, err
 	s.logDelivery(f.d, slog.LevelWarn, "dead-lettered", f.err, "to", string(s.opts.DeadLetter))
 	return Accepted, s.settleClaimed(f.d, stateAccepted, Accepted)
 }
-
-// retryJitter picks the hold within its bound; nil is a random one.
-var retryJitter func(bound time.Duration) time.Duration

@@ -37,11 +37,12 @@ func TestFieldReport_B16_peerTakesADeliveryBackWhileItsHandlerWorks(t *testing.T
 			return errors.New("too late")
 		}, &amqpflow.SubscribeOptions{Workers: 2, Credit: 4, RetryMin: -1})
 		channel := p.link("orders", wire.RoleReceiver).channel
-		for range rounds {
+		for round := range rounds {
 			id := p.deliver("orders", data("slow"))
 			<-working
 			p.deliver("orders", data("fine"))
-			p.send(channel, &wire.Disposition{Role: wire.RoleSender, First: id, Last: id, Settled: true, State: wire.State{Kind: wire.StateReleased}})
+			settled := round%2 == 0 // RabbitMQ leaves that to us
+			p.send(channel, &wire.Disposition{Role: wire.RoleSender, First: id, Last: id, Settled: settled, State: wire.State{Kind: wire.StateReleased}})
 		}
 		quiet()
 		kinds := map[wire.StateKind]int{}
@@ -53,6 +54,24 @@ func TestFieldReport_B16_peerTakesADeliveryBackWhileItsHandlerWorks(t *testing.T
 		stats := sub.Stats()
 		assert.Equal(t, amqpflow.Stats{Credit: stats.Credit, Received: 2 * rounds, Accepted: rounds}, stats)
 		assert.Equal(t, amqpflow.Attached, sub.State())
+		shutdown(t, b)
+	})
+}
+
+// RabbitMQ's consumer is stuck until it has accepted, and only then.
+func TestFieldReport_B16_rabbitMQGoesOnAfterAccepted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, b, sub := serveRabbit(t, "4.3.6", func(ctx context.Context, _ *amqpflow.Delivery) error {
+			<-ctx.Done()
+			return errors.New("too late")
+		})
+		id := p.deliver("orders", data("slow"))
+		quiet()
+		p.send(p.link("orders", wire.RoleReceiver).channel, &wire.Disposition{
+			Role: wire.RoleSender, First: id, Last: id, State: wire.State{Kind: wire.StateReleased},
+		})
+		assert.Equal(t, wire.StateAccepted, p.awaitDisposition().State.Kind)
+		assert.Zero(t, sub.Stats().Accepted, "which is no success")
 		shutdown(t, b)
 	})
 }

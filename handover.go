@@ -2,6 +2,7 @@ package amqpflow
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,7 +48,7 @@ func (s *Subscription) handsOver(d *Delivery, delay time.Duration) bool {
 		if h.until == nil {
 			h.until = make(map[uint64]returning)
 		}
-		h.until[d.print()] = returning{early: now.Add(delay / 2), due: now.Add(delay)}
+		h.until[d.fingerprint()] = returning{early: now.Add(delay / 2), due: now.Add(delay)}
 		h.pending.Store(int32(len(h.until)))
 	}
 	return true
@@ -55,9 +56,9 @@ func (s *Subscription) handsOver(d *Delivery, delay time.Duration) bool {
 
 // forgetLocked forgets what is due: another consumer may have got it.
 func (h *handover) forgetLocked(now time.Time) {
-	for print, r := range h.until {
+	for message, r := range h.until {
 		if now.After(r.due) {
-			delete(h.until, print)
+			delete(h.until, message)
 		}
 	}
 }
@@ -65,8 +66,7 @@ func (h *handover) forgetLocked(now time.Time) {
 // delayed is a retry's state with the time before which it is not to come back.
 func delayed(state *wire.State, delay time.Duration) *wire.State {
 	with := *state
-	with.Annotations = append(with.Annotations[:len(with.Annotations):len(with.Annotations)],
-		wire.Entry{Key: deliveryTime, Value: time.Now().Add(delay)})
+	with.Annotations = append(slices.Clip(with.Annotations), wire.Entry{Key: deliveryTime, Value: time.Now().Add(delay)})
 	return &with
 }
 
@@ -74,10 +74,10 @@ func delayed(state *wire.State, delay time.Duration) *wire.State {
 func (s *Subscription) returned(d *Delivery) {
 	h := &s.handover
 	h.mu.Lock()
-	print, now := d.print(), time.Now()
-	r, known := h.until[print]
+	message, now := d.fingerprint(), time.Now()
+	r, known := h.until[message]
 	early := known && now.Before(r.early)
-	delete(h.until, print)
+	delete(h.until, message)
 	if early {
 		clear(h.until)
 	} else {
@@ -91,14 +91,14 @@ func (s *Subscription) returned(d *Delivery) {
 	}
 }
 
-var printSeed = maphash.MakeSeed()
+var fingerprintSeed = maphash.MakeSeed()
 
-// print tells messages apart by what an intermediary does not change.
+// fingerprint tells messages apart by what an intermediary does not change.
 //
 // Spec: 3.2 (the bare message).
-func (d *Delivery) print() uint64 {
+func (d *Delivery) fingerprint() uint64 {
 	var h maphash.Hash
-	h.SetSeed(printSeed)
+	h.SetSeed(fingerprintSeed)
 	for _, part := range [][]byte{d.props, d.headers, d.data} {
 		_, _ = h.Write(part)
 	}

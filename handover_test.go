@@ -17,12 +17,12 @@ import (
 )
 
 // serveRabbit is serve with a peer that says it is RabbitMQ.
-func serveRabbit(t *testing.T, version string, fn func(context.Context, *amqpflow.Delivery) error, so *amqpflow.SubscribeOptions, bo ...*amqpflow.Options) (*peer, *amqpflow.Broker, *amqpflow.Subscription) {
+func serveRabbit(t *testing.T, version string, fn func(context.Context, *amqpflow.Delivery) error, bo ...*amqpflow.Options) (*peer, *amqpflow.Broker, *amqpflow.Subscription) {
 	t.Helper()
 	p := newPeer(t)
 	p.open.Properties = wire.Map{{Key: wire.Symbol("product"), Value: "RabbitMQ"}, {Key: wire.Symbol("version"), Value: version}}
 	b := amqpflow.New("amqp://localhost", bo...)
-	sub := b.Subscribe("raw:orders", fn, so)
+	sub := b.Subscribe("raw:orders", fn)
 	p.connect(b)
 	return p, b, sub
 }
@@ -42,7 +42,7 @@ func TestRetryAfter_longHoldsAreRabbitMQs(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p, b, sub := serveRabbit(t, tc.version, func(context.Context, *amqpflow.Delivery) error { return tc.result }, nil)
+				p, b, sub := serveRabbit(t, tc.version, func(context.Context, *amqpflow.Delivery) error { return tc.result })
 				started := time.Now()
 				p.deliver("orders", data("x"))
 				d := p.awaitDisposition()
@@ -65,7 +65,7 @@ func TestRetryAfter_longHoldsAreRabbitMQs(t *testing.T) {
 func TestRetryAfter_handedOverKeepsOtherAnnotations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		later := &amqpflow.OutcomeError{Outcome: amqpflow.Modified, Delay: time.Hour, Annotations: amqp.Annotations{"x-why": "busy"}}
-		p, b, _ := serveRabbit(t, "4.3.6", func(context.Context, *amqpflow.Delivery) error { return later }, nil)
+		p, b, _ := serveRabbit(t, "4.3.6", func(context.Context, *amqpflow.Delivery) error { return later })
 		started := time.Now()
 		p.deliver("orders", data("x"))
 		annotations := p.awaitDisposition().State.Annotations
@@ -90,7 +90,7 @@ func TestRetryAfter_comingBackEarlyOnceIsHeldHereFromThenOn(t *testing.T) {
 		book := new(logbook)
 		p, b, sub := serveRabbit(t, "4.3.6", func(context.Context, *amqpflow.Delivery) error {
 			return amqpflow.RetryAfter(time.Minute, errors.New("x"))
-		}, nil, &amqpflow.Options{Logger: book.logger(), IdleTimeout: -1})
+		}, &amqpflow.Options{Logger: book.logger(), IdleTimeout: -1})
 		first := wire.Header{Priority: wire.DefaultPriority, FirstAcquirer: true}
 		p.deliver("orders", wire.AppendData(first.Append(nil), []byte("x")))
 		require.NotEmpty(t, p.awaitDisposition().State.Annotations)
@@ -117,7 +117,7 @@ func TestRetryAfter_comingBackInTimeStaysThePeers(t *testing.T) {
 		book := new(logbook)
 		p, b, sub := serveRabbit(t, "4.3.6", func(context.Context, *amqpflow.Delivery) error {
 			return amqpflow.RetryAfter(time.Minute, errors.New("x"))
-		}, nil, &amqpflow.Options{Logger: book.logger(), IdleTimeout: -1})
+		}, &amqpflow.Options{Logger: book.logger(), IdleTimeout: -1})
 		p.deliver("orders", data("x"))
 		for range 3 {
 			require.NotEmpty(t, p.awaitDisposition().State.Annotations)
@@ -137,7 +137,7 @@ func TestRetryAfter_remembersABoundedNumber(t *testing.T) {
 		book := new(logbook)
 		p, b, sub := serveRabbit(t, "4.3.6", func(context.Context, *amqpflow.Delivery) error {
 			return amqpflow.RetryAfter(11*time.Second, errors.New("x"))
-		}, nil, &amqpflow.Options{Logger: book.logger(), IdleTimeout: -1})
+		}, &amqpflow.Options{Logger: book.logger(), IdleTimeout: -1})
 		for i := range 3000 {
 			p.deliver("orders", data(string(rune('a'+i))))
 		}

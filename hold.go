@@ -137,6 +137,9 @@ func (h *holds) settle(take func() []*held) {
 	h.settling.Lock()
 	h.mu.Lock()
 	taken := take()
+	if len(h.queue) == 0 && h.timer != nil {
+		h.timer.Stop()
+	}
 	h.mu.Unlock()
 	failed := make([]error, len(taken))
 	for i, e := range taken {

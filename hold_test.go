@@ -16,12 +16,6 @@ import (
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
-// fullHolds makes every hold as long as its bound.
-func fullHolds(t *testing.T) {
-	t.Helper()
-	amqpflow.SetRetryJitter(t, func(bound time.Duration) time.Duration { return bound })
-}
-
 // counted is a message that was delivered count times before.
 func counted(count uint32, body string) []byte {
 	header := wire.Header{Priority: wire.DefaultPriority, DeliveryCount: count}
@@ -32,7 +26,6 @@ func counted(count uint32, body string) []byte {
 const gathering = 2 * time.Millisecond
 
 func TestRetry_isHeldByTheAttempt(t *testing.T) {
-	fullHolds(t)
 	failed := errors.New("x")
 	for _, tc := range []struct {
 		name   string
@@ -67,6 +60,7 @@ func TestRetry_isHeldByTheAttempt(t *testing.T) {
 					}
 					return tc.result
 				}, &tc.opts)
+				amqpflow.WithoutJitter(b)
 				started := time.Now()
 				p.deliver("orders", counted(tc.count, "x"))
 				d := p.awaitDisposition()
@@ -237,7 +231,6 @@ func TestRetry_heldDeliveryThatIsTakenBackIsAnsweredAtOnce(t *testing.T) {
 }
 
 func TestRetry_isToldWhenItLeaves(t *testing.T) {
-	fullHolds(t)
 	synctest.Test(t, func(t *testing.T) {
 		type settled struct {
 			outcome amqpflow.Outcome
@@ -255,6 +248,7 @@ func TestRetry_isToldWhenItLeaves(t *testing.T) {
 				told <- settled{o, took, err}
 			},
 		}})
+		amqpflow.WithoutJitter(b)
 		p.deliver("orders", counted(1, "x"))
 		<-time.After(40 * time.Millisecond)
 		book.assertLine(t, "level=WARN", "retry held", "address=orders", "attempt=2", "delay=200ms", `error="the database is away"`)
@@ -268,7 +262,6 @@ func TestRetry_isToldWhenItLeaves(t *testing.T) {
 }
 
 func TestRetry_settledByHandIsHeldToo(t *testing.T) {
-	fullHolds(t)
 	synctest.Test(t, func(t *testing.T) {
 		p, b, sub := serve(t, func(ctx context.Context, d *amqpflow.Delivery) error {
 			assert.NoError(t, d.Settle(ctx, errors.New("x")))
@@ -276,6 +269,7 @@ func TestRetry_settledByHandIsHeldToo(t *testing.T) {
 			assert.ErrorIs(t, d.Accept(ctx), amqpflow.ErrSettled)
 			return nil
 		}, nil)
+		amqpflow.WithoutJitter(b)
 		p.deliver("orders", data("x"))
 		quiet()
 		assert.Equal(t, 1, sub.Stats().Retrying)

@@ -1,7 +1,6 @@
 package amqpflow
 
 import (
-	"slices"
 	"sync"
 	"time"
 )
@@ -94,13 +93,21 @@ func (in *inbox) take(ds []*Delivery, limit int) (taken []*Delivery, closed bool
 	return ds, closed
 }
 
-// all takes everything out, paused or not.
-func (in *inbox) all() (ds []*Delivery) {
+// all takes everything out, paused or not, but what the peer sent settled where
+// that is to stay.
+func (in *inbox) all(settledStays bool) (ds []*Delivery) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	ds = slices.Clone(in.items[in.head:])
-	clear(in.items)
-	in.items, in.head = in.items[:0], 0
+	kept := in.items[:0]
+	for _, d := range in.items[in.head:] {
+		if d.settled && settledStays {
+			kept = append(kept, d)
+		} else {
+			ds = append(ds, d)
+		}
+	}
+	clear(in.items[len(kept):])
+	in.items, in.head = kept, 0
 	return ds
 }
 

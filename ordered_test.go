@@ -23,7 +23,6 @@ type diary struct{ gathered[string] }
 func (y *diary) note(d *amqpflow.Delivery) { y.add(fmt.Sprintf("%s/%d", d.Data(), d.Attempt())) }
 
 func TestOrderedRetry_retriesInPlaceWithTheBackoff(t *testing.T) {
-	fullHolds(t)
 	synctest.Test(t, func(t *testing.T) {
 		var calls diary
 		var at gathered[time.Duration]
@@ -36,6 +35,7 @@ func TestOrderedRetry_retriesInPlaceWithTheBackoff(t *testing.T) {
 			}
 			return nil
 		}, &amqpflow.SubscribeOptions{OrderedRetry: true})
+		amqpflow.WithoutJitter(b)
 		p.deliver("orders", data("a"))
 		p.deliver("orders", counted(1, "b"))
 		p.deliver("orders", data("c"))

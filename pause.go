@@ -9,7 +9,8 @@ import (
 // the peer, ends the holds of retries, and releases what no handler has begun,
 // oldest first, which the peer does not count as an attempt. Handlers that run
 // go on, and what they return settles their deliveries; a retry is not held. Of
-// a Stream nothing more is yielded.
+// a Stream nothing more is yielded. Deliveries of an AtMostOnce subscription
+// cannot be released, and wait for Resume.
 //
 // The link stays attached and the subscription is Paused, for which Ready has
 // no complaint. One that is not attached at the moment is Paused once it is.

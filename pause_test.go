@@ -359,3 +359,30 @@ func TestSubscription_pauseAcrossALostLink(t *testing.T) {
 		})
 	}
 }
+
+// What the peer has forgotten cannot go back: it waits.
+func TestSubscription_pauseKeepsWhatCannotBeReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var handled diary
+		block := make(chan struct{})
+		p, b, sub := serve(t, func(_ context.Context, d *amqpflow.Delivery) error {
+			handled.note(d)
+			<-block
+			return nil
+		}, &amqpflow.SubscribeOptions{AtMostOnce: true})
+		for _, body := range []string{"a", "b", "c"} {
+			p.deliver("orders", data(body))
+		}
+		quiet()
+		require.NoError(t, sub.Pause(t.Context()))
+		close(block)
+		quiet()
+		assert.Equal(t, []string{"a/1"}, handled.all())
+		assert.Equal(t, 2, sub.Stats().Held)
+		require.NoError(t, sub.Resume())
+		quiet()
+		assert.Equal(t, []string{"a/1", "b/1", "c/1"}, handled.all())
+		assert.Empty(t, p.outcomes())
+		shutdown(t, b)
+	})
+}

@@ -27,10 +27,10 @@ func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
 		s.closing = &stop{done: closedChannel}
 	}
 	r, ended := s.link, s.state == Ended
+	s.receipt.begun = s.settledSoFar()
 	s.mu.Unlock()
 	s.endLife()
 	s.stopping.Store(true)
-	s.receipt.begun = s.settledSoFar()
 	if s.reader == nil {
 		s.closeInboxes()
 	}
@@ -70,13 +70,15 @@ func (s *Subscription) drain(caller context.Context, r *receiving) error {
 }
 
 // releaseHeld gives back what no handler has begun, oldest first, lane by lane.
+// What the peer sent settled cannot be given back: it stays through a pause, and
+// is lost at the end.
 func (s *Subscription) releaseHeld() error {
 	s.releasing.Lock()
 	defer s.releasing.Unlock()
 	var failed error
 	for _, in := range s.inboxes {
-		for _, d := range in.all() {
-			if d.settled { // at most once: there is nobody to give it back to
+		for _, d := range in.all(!s.stopping.Load()) {
+			if d.settled {
 				d.leave()
 				continue
 			}

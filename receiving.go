@@ -12,6 +12,7 @@ import (
 
 	"github.com/Azure/go-amqp"
 
+	"github.com/amqpflow/amqpflow/internal/address"
 	"github.com/amqpflow/amqpflow/internal/dataplane"
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
@@ -299,11 +300,17 @@ func (s *Subscription) takenBack(r *receiving, id uint32) {
 }
 
 // giveUp answers for a delivery that the peer took back, which frees its place
-// in the window; RabbitMQ sends nothing more on the link until it has that.
+// in the window. RabbitMQ sends nothing more on the link until it has that, and
+// only accepted will do: released, its consumer stays as it is. Its queue has the
+// message already.
 func (s *Subscription) giveUp(d *Delivery) {
 	d.takenBack()
 	s.c.log.Warn("delivery taken back by the peer", logAddress, string(s.addr), logAttempt, d.Attempt())
-	err := d.from.link.Settle(d.id, stateReleased)
+	answer := stateReleased
+	if d.from.conn.dialect == address.RabbitMQ {
+		answer = stateAccepted
+	}
+	err := d.from.link.Settle(d.id, answer)
 	s.reader.done(d)
 	if err == nil {
 		d.from.grant(false)

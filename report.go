@@ -25,7 +25,7 @@ type receipt struct {
 	held     atomic.Uint64 // settled when their hold ended
 	released atomic.Uint64 // by releaseHeld
 
-	begun settledSoFar // when the stop began; its own
+	begun settledSoFar // when the stop began; guarded by the subscription's mu
 }
 
 // settledSoFar are the receipt's counts, with that of all settlements, at one
@@ -43,7 +43,10 @@ func (s *Subscription) settledSoFar() settledSoFar {
 // addTo adds what the stop did with the subscription's deliveries. It is called
 // when the link is gone, so that nothing is settled any more.
 func (s *Subscription) addTo(report *ShutdownReport) {
-	from, to := s.receipt.begun, s.settledSoFar()
+	s.mu.Lock()
+	from := s.receipt.begun
+	s.mu.Unlock()
+	to := s.settledSoFar()
 	retried, released := to.held-from.held, to.released-from.released
 	report.Retried += int(retried)
 	report.Released += int(released)

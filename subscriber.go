@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/amqpflow/amqpflow/internal/address"
-	"github.com/amqpflow/amqpflow/internal/backoff"
 )
 
 // Subscription is a handler bound to an address. It is safe for concurrent
@@ -34,7 +33,6 @@ type Subscription struct {
 	arranging sync.Mutex     // held by arrange, so that the last one wins
 	releasing sync.Mutex     // held by releaseHeld, so that what is older goes first
 
-	backoff  backoff.Policy
 	holds    holds
 	handover handover
 	receipt  receipt
@@ -80,7 +78,6 @@ func (b *Broker) register(addr Address, opts SubscribeOptions, k kind) *Subscrip
 	}
 	s.inboxes = []*inbox{newInbox()}
 	s.holds = holds{s: s}
-	s.backoff = backoff.Policy{Min: o.RetryMin, Max: o.RetryMax, Jitter: retryJitter}
 	if s.invalid == nil && k != stream {
 		s.staff(k)
 	}

@@ -159,3 +159,33 @@ func shutdownEndsHolds(t *testing.T, p suitePeer) {
 	assert.ElementsMatch(t, numbered(n), bodiesOf(q.take(t, n)))
 	assert.Empty(t, q.rest(t))
 }
+
+// consumerTimeoutTakesTheDeliveryBack is RabbitMQ's alone.
+func consumerTimeoutTakesTheDeliveryBack(t *testing.T, p suitePeer) {
+	if _, ok := p.(*rabbitPeer); !ok {
+		t.Skip("takes nothing back by the clock")
+	}
+	q := p.newQueue(t, testQueueOptions{})
+	q.putBodies(t, "slow")
+	b := brokerAt(p)
+	causes, answers, later := make(chan error, 1), make(chan error, 1), make(chan string, 2)
+	calls := 0
+	b.Subscribe(q.addr, func(ctx context.Context, d *amqpflow.Delivery) error {
+		if calls++; calls > 1 {
+			later <- string(d.Data())
+			return nil
+		}
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		answers <- d.Accept(ctx)
+		return nil
+	}, &amqpflow.SubscribeOptions{LinkProperties: map[string]any{"rabbitmq:consumer-timeout": uint32(1000)}})
+	mustConnect(t, b)
+	require.ErrorIs(t, await(t, 3*patience, causes), amqpflow.ErrLinkLost, "its check may run once a minute only")
+	require.ErrorIs(t, await(t, patience, answers), amqpflow.ErrLinkLost)
+	assert.Equal(t, "slow", await(t, patience, later), "the queue delivers it again")
+	q.putBodies(t, "next")
+	assert.Equal(t, "next", await(t, patience, later), "and goes on")
+	shutDown(t, b)
+	assert.Empty(t, q.rest(t))
+}

@@ -74,6 +74,7 @@ var behaviours = []behaviour{
 	{"classicQueueHoldsNoRetry", classicQueueHoldsNoRetry},
 	{"lastAttemptIsADeadLetterWithItsReason", lastAttemptIsADeadLetterWithItsReason},
 	{"shutdownEndsHolds", shutdownEndsHolds},
+	{"consumerTimeoutTakesTheDeliveryBack", consumerTimeoutTakesTheDeliveryBack},
 
 	{"unroutableIsReleased", unroutableIsReleased},
 	{"publishStormLosesNoAnswer", publishStormLosesNoAnswer},

@@ -28,7 +28,7 @@ func (r *reader) dispositionIn(channel uint16, body []byte) error {
 	if s.usable() {
 		if d.Role == wire.RoleReceiver {
 			s.resolveLocked(d, a)
-		} else if d.Settled {
+		} else if d.Settled || d.State.Terminal() {
 			s.takeBackLocked(d, a)
 		}
 	}
@@ -79,7 +79,9 @@ func shared(state *wire.State) *wire.State {
 	return &kept
 }
 
-// takeBackLocked notes what the peer, as sender, settled by itself.
+// takeBackLocked notes what the peer, as sender, settled by itself, or gave an
+// outcome: RabbitMQ releases what a consumer held for too long, and leaves it to
+// the consumer to settle that.
 func (s *Session) takeBackLocked(d *wire.Disposition, a *after) {
 	s.in.each(d.First, d.Last, func(id uint32, v inSlot) {
 		if v.back || v.settled {

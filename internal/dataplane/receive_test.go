@@ -204,9 +204,9 @@ func TestLink_reportsWhatThePeerTakesBack(t *testing.T) {
 		take(t, l2, 3)
 		// Two links and a gap: 1 is settled already, 6 was never sent.
 		require.NoError(t, l2.Settle(1, accepted))
-		for range 2 { // said twice, told once
+		for _, settled := range []bool{false, true} { // said twice, told once; RabbitMQ leaves it to us to settle
 			r.p.send(pl.s.mine, &wire.Disposition{
-				Role: wire.RoleSender, First: 1, Last: 6, Settled: true, State: wire.State{Kind: wire.StateReleased},
+				Role: wire.RoleSender, First: 1, Last: 6, Settled: settled, State: wire.State{Kind: wire.StateReleased},
 			})
 		}
 		<-l.Noticed()

@@ -88,8 +88,8 @@ func (l *Link) Queued() int {
 	return len(l.queue) - l.head
 }
 
-// TakenBack moves up to len(buf) ids of deliveries that the peer settled by itself
-// into buf and returns how many. It never waits. They occupy the window until
+// TakenBack moves up to len(buf) ids of deliveries that the peer settled by
+// itself, or gave an outcome, into buf and returns how many. It never waits. They occupy the window until
 // Settle is called for them.
 func (l *Link) TakenBack(buf []uint32) int {
 	l.s.mu.Lock()
