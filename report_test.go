@@ -3,6 +3,7 @@ package amqpflow_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/amqpflow/amqpflow"
+	"github.com/amqpflow/amqpflow/amqptest"
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
@@ -129,4 +131,24 @@ func TestShutdownReport_panicDoesNoHarm(t *testing.T) {
 		}})
 		shutdown(t, b)
 	})
+}
+
+// Under the race detector: a Close and a Shutdown stop the same subscription at
+// the same moment.
+func TestShutdownReport_besideAClose(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			o, reports := reporting(new(logbook))
+			s := amqptest.NewServer()
+			b := amqpflow.New("amqp://localhost", o)
+			sub := b.Subscribe("orders", func(context.Context, *amqpflow.Delivery) error { return nil })
+			require.NoError(t, s.Connect(t.Context(), b))
+			var stops sync.WaitGroup
+			stops.Go(func() { _ = sub.Close(t.Context()) }) // either may find the link gone
+			stops.Go(func() { _ = b.Shutdown(t.Context()) })
+			stops.Wait()
+			assert.Len(t, reports.all(), 1)
+			require.NoError(t, s.Close())
+		})
+	}
 }

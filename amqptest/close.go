@@ -29,7 +29,7 @@ func (c *conn) onClose(body []byte) {
 
 // closing sends what is owed and our CLOSE, the last frame of all.
 func (c *conn) closing(last *wire.Close) {
-	for _, ses := range c.sessions {
+	for _, ses := range inOrder(c.sessions) {
 		ses.flush()
 	}
 	c.release()
@@ -90,7 +90,7 @@ func (c *conn) lost(err error) {
 
 // release ends every session: what their links hold goes back to the queues.
 func (c *conn) release() {
-	for _, ses := range c.sessions {
+	for _, ses := range inOrder(c.sessions) {
 		ses.release()
 	}
 	clear(c.sessions)

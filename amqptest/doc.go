@@ -125,9 +125,23 @@
 //
 // # Faults
 //
-// Whatever can go wrong between a client and a broker can be made to go wrong:
-// Fault says how, and the constructors what. Under a seed, and in a bubble, it
-// goes wrong the same way each time.
+// Whatever can go wrong between a client and a broker can be made to go wrong.
+// Fault says when, how often and to whom; these say what:
+//
+//   - a refusal: [RefuseTCP], [RefuseSASL], [HangUpSASL], [RefuseOpen],
+//     [RefuseBegin], [RefuseAttach]
+//   - an end: [Detach], [Suspend], [End], [Close], [Drop]
+//   - a stall: [Silence], [Mute], [Deaf], [StopReading], [Drip],
+//     [WithholdCredit], [WithholdWindow]
+//   - an answer of another kind, or none: [Answer], [DropDisposition],
+//     [IgnoreDisposition], [IgnoreDrain], [IgnoreDetach], [IgnoreEnd],
+//     [IgnoreClose]
+//   - a delivery that nobody expects: [Duplicate], [Reorder], [OverSend],
+//     [TakeBack]
+//   - anything else: [WriteBytes]
+//
+// [Together] and [Sequence] put them together, and [Server.Heal] lifts them all.
+// Under a seed, and in a bubble, it goes wrong the same way each time.
 //
 // # Time
 //

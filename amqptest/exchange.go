@@ -66,11 +66,42 @@ func (x *exchange) bind(b binding) {
 	}
 }
 
-// exchangeNode returns the node of "/exchanges/NAME" or "/exchanges/NAME/KEY".
+// nodesAt returns what has the messages of that name: the node, or the queues
+// that are bound to an exchange.
+func (s *Server) nodesAt(name string) []*node {
+	if s.exchanges != nil && strings.HasPrefix(name, rabbitExchanges) {
+		n, e := s.parseExchange(name)
+		if e != nil {
+			return nil
+		}
+		return n.exchange.bound(n.key)
+	}
+	if s.exchanges != nil && strings.HasPrefix(name, rabbitQueues) {
+		if queue, ok := unescaped(name[len(rabbitQueues):]); ok {
+			name = queueName(queue)
+		}
+	}
+	if n := s.nodes[name]; n != nil {
+		return []*node{n}
+	}
+	return nil
+}
+
+// exchangeNode returns the node of an exchange and a key, which it makes if
+// there is none.
 func (s *Server) exchangeNode(name string) (*node, *wire.Error) {
 	if n := s.nodes[name]; n != nil {
 		return n, nil
 	}
+	n, e := s.parseExchange(name)
+	if e == nil {
+		s.nodes[name] = n
+	}
+	return n, e
+}
+
+// parseExchange reads "/exchanges/NAME" or "/exchanges/NAME/KEY".
+func (s *Server) parseExchange(name string) (*node, *wire.Error) {
 	first, second, hasKey := strings.Cut(name[len(rabbitExchanges):], "/")
 	exchange, ok := unescaped(first)
 	key := ""
@@ -84,9 +115,7 @@ func (s *Server) exchangeNode(name string) (*node, *wire.Error) {
 	if x == nil {
 		return nil, refusal(amqp.ErrCondNotFound, fmt.Sprintf("no exchange '%s' in vhost '/'", exchange))
 	}
-	n := &node{srv: s, name: name, kind: kindExchange, exchange: x, key: key}
-	s.nodes[name] = n
-	return n, nil
+	return &node{srv: s, name: name, kind: kindExchange, exchange: x, key: key}, nil
 }
 
 // route publishes m to the queues that are bound: released if there are none,

@@ -146,19 +146,19 @@ func (f Fault) Chance(p float64, seed uint64) Fault {
 
 // Fault sets f going. It returns an error that names what is wrong if f can
 // never happen: it is a zero Fault, a number or a duration is out of range, an
-// address cannot be parsed, or a modifier does not go with its kind, such as a
-// link for RefuseOpen. It returns ErrClosed after Close, and a bad option of
+// address cannot be parsed, a modifier does not go with its kind, such as a
+// link for RefuseOpen, or its connection has gone. It returns ErrClosed after Close, and a bad option of
 // the server.
 func (s *Server) Fault(f Fault) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
+	s.lock()
+	defer s.unlock()
 	active, err := s.activate(&f)
 	if err != nil {
 		return fmt.Errorf("amqptest: fault: %v: %w", f, err)
 	}
-	s.lock()
-	defer s.unlock()
 	s.set(active)
 	return nil
 }

@@ -256,3 +256,18 @@ func TestFault_countsOnWhenItHasHappenedToAnotherConnection(t *testing.T) {
 		require.Error(t, b.Send(t.Context(), text("0"), nil))
 	})
 }
+
+func TestFault_ofAConnectionThatHasGoneIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		require.NoError(t, round(t, s))
+		connect(t, s, nil)
+		synctest.Wait()
+		require.ErrorContains(t, s.Fault(Drop().OnConnection(1)), "connection 1 has gone by")
+		require.ErrorContains(t, s.Fault(Sequence(Drop(), RefuseTCP().OnConnection(2))), "connection 2 has gone by")
+		require.NoError(t, s.Fault(Drop().OnConnection(2)))
+		require.NoError(t, s.Fault(RefuseTCP().OnConnection(3)))
+		_, err := s.Dial(t.Context())
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	})
+}

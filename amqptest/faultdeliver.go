@@ -1,7 +1,6 @@
 package amqptest
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/amqpflow/amqpflow"
@@ -43,8 +42,7 @@ func TakeBack(addr amqpflow.Address, outcome amqpflow.Outcome) Fault {
 func (l *link) takeBack(f *activeFault) []func() {
 	ses := l.ses
 	var blows []func()
-	for _, id := range slices.Sorted(maps.Keys(ses.unsettled)) {
-		d := ses.unsettled[id]
+	for id, d := range inOrder(ses.unsettled) {
 		if d.link != l || l.current == d || l.browses || f.spares(d.message) {
 			continue
 		}

@@ -120,6 +120,9 @@ func (s *Server) activate(f *Fault) (*activeFault, error) {
 	if err := a.check(); err != nil {
 		return nil, err
 	}
+	if n := f.aim.conn; n > 0 && s.past(n, f.kind) {
+		return nil, fmt.Errorf("connection %d has gone by", n)
+	}
 	if f.diced {
 		a.dice = rand.New(rand.NewPCG(f.seed, 0)) //nolint:gosec // to be repeatable is the point
 		if f.kind.acts() && f.count == countEvents && f.after == 0 {
@@ -134,6 +137,20 @@ func (s *Server) activate(f *Fault) (*activeFault, error) {
 		a.state, err = stateOf(f.outcome, f.reason)
 	}
 	return a, err
+}
+
+// past says whether nothing of that kind can happen to the n-th connection any
+// more.
+func (s *Server) past(n int, kind faultKind) bool {
+	if uint64(n) > s.connected {
+		return false
+	}
+	for c := range s.conns {
+		if c.number+1 == uint64(n) {
+			return kind == faultRefuseTCP
+		}
+	}
+	return true
 }
 
 // check fails for a fault that can never happen.

@@ -55,15 +55,17 @@ func (s *Server) Put(addr amqpflow.Address, ms ...*amqp.Message) error {
 }
 
 // Messages returns what waits in the queue at addr, in order, without taking
-// it; for a topic what waits for its subscriptions, one after the other. What
-// consumers hold unsettled is not among it. A message whose format
-// is not 0, or that go-amqp cannot decode, has all its bytes in Data.
+// it; for a topic what waits for its subscriptions, for an exchange what waits
+// in the queues bound to it, one after the other. What consumers hold unsettled
+// is not among it. A message whose format is not 0, or that go-amqp cannot
+// decode, has all its bytes in Data.
 func (s *Server) Messages(addr amqpflow.Address) []*amqp.Message {
 	return inspect(s, addr, func(n *node) []*amqp.Message { return decodeAll(n.waiting()) })
 }
 
-// DeadLetters returns the messages of the queue at addr that were rejected or
-// delivered too often, in the order in which that happened.
+// DeadLetters returns the messages of the queue or topic at addr that were
+// rejected or delivered too often, that have expired, and that a full queue
+// has pushed out, in the order in which that happened.
 func (s *Server) DeadLetters(addr amqpflow.Address) []*amqp.Message {
 	return inspect(s, addr, func(n *node) []*amqp.Message { return decodeAll(n.dead) })
 }
@@ -75,7 +77,8 @@ func (s *Server) Settlements(addr amqpflow.Address) []Settlement {
 	return inspect(s, addr, func(n *node) []Settlement { return slices.Clone(n.settlements) })
 }
 
-// inspect asks the node at addr; none if there is none.
+// inspect asks the node at addr; none if there is none. An exchange has nothing
+// of its own: the queues that are bound to it are asked.
 func inspect[T any](s *Server, addr amqpflow.Address, ask func(*node) []T) []T {
 	name, _, err := s.nameOf(addr)
 	if err != nil {
@@ -83,11 +86,11 @@ func inspect[T any](s *Server, addr amqpflow.Address, ask func(*node) []T) []T {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := s.nodes[name]
-	if n == nil {
-		return nil
+	var all []T
+	for _, n := range s.nodesAt(name) {
+		all = append(all, ask(n)...)
 	}
-	return ask(n)
+	return all
 }
 
 func decodeAll(ms []*message) []*amqp.Message {

@@ -239,7 +239,7 @@ func (l *link) forgetAnswered() {
 
 // giveBack returns what the consumer has not settled.
 func (l *link) giveBack() {
-	for id, d := range l.ses.unsettled {
+	for id, d := range inOrder(l.ses.unsettled) {
 		if d.link != l {
 			continue
 		}

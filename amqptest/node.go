@@ -151,11 +151,6 @@ func (n *node) waiting() []*message {
 	for _, q := range n.queues {
 		all = append(all, q.all()...)
 	}
-	if n.kind == kindExchange {
-		for _, bound := range n.exchange.bound(n.key) {
-			all = append(all, bound.waiting()...)
-		}
-	}
 	return all
 }
 

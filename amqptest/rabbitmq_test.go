@@ -168,12 +168,20 @@ func TestExchange_isATopicOfTheServer(t *testing.T) {
 		require.NoError(t, s.Put(amqpflow.Topic("prices"), text("lost")))
 		require.NoError(t, s.Declare("mine", &NodeOptions{Bind: []string{"amq.topic/prices"}}))
 		require.NoError(t, s.Put(amqpflow.Topic("prices"), text("0")))
-		require.NoError(t, s.Put(amqpflow.Raw("/queues/mine"), text("1")))
-		for _, addr := range []amqpflow.Address{amqpflow.Topic("prices"), "mine", "/queues/mine"} {
+		require.NoError(t, s.Put(amqpflow.Raw("/queues/m%69ne"), text("1")))
+		for _, addr := range []amqpflow.Address{amqpflow.Topic("prices"), "mine", "/queues/mine", "/queues/m%69ne"} {
 			got, err := Bodies[string](s, addr)
 			require.NoError(t, err)
 			assert.Equal(t, []string{"0", "1"}, got, addr)
 		}
+		assert.Nil(t, s.Messages(amqpflow.Topic("costs")))
+		assert.Nil(t, s.Messages(amqpflow.Raw("/exchanges/none/x")))
+		rcv := manual(t, connect(t, s, nil), "/queues/mine", 2)
+		require.NoError(t, rcv.AcceptMessage(t.Context(), receive(t, rcv)))
+		require.NoError(t, rcv.RejectMessage(t.Context(), receive(t, rcv), nil))
+		synctest.Wait()
+		assert.Len(t, s.Settlements(amqpflow.Topic("prices")), 2)
+		assert.Equal(t, []string{"1"}, ids(s.DeadLetters(amqpflow.Topic("prices"))))
 		require.ErrorContains(t, s.Put(amqpflow.Raw("mine"), text("2")), "amqp:invalid-field")
 	})
 }

@@ -57,7 +57,7 @@ func (l *link) resume(a *wire.Attach) wire.Map {
 	if l.role == wire.RoleReceiver {
 		return l.inherit()
 	}
-	for id, d := range l.ses.unsettled {
+	for id, d := range inOrder(l.ses.unsettled) {
 		if !d.link.released || d.link.name != l.name {
 			continue
 		}

@@ -1,6 +1,7 @@
 package amqptest
 
 import (
+	"strconv"
 	"testing"
 	"testing/synctest"
 
@@ -90,6 +91,33 @@ func TestLink_isResumedByName(t *testing.T) {
 		again := r.awaitTransfer()
 		assert.False(t, again.Resume)
 		assert.Equal(t, []byte{0, 0, 0, 2}, again.DeliveryTag)
+		bye(r)
+	})
+}
+
+func TestLink_isResumedInTheOrderOfItsDeliveries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 20
+		s := newServer(t, nil)
+		require.NoError(t, s.Put("orders", numbered(n)...))
+		r := dialRaw(t, s).opened().receiving(n)
+		a := attachReceiver(0)
+		var want []string
+		for i := range n {
+			a.Unsettled = append(a.Unsettled, wire.Entry{
+				Key: r.awaitTransfer().DeliveryTag, Value: wire.Described{Descriptor: wire.CodeRejected, Value: wire.List{}},
+			})
+			want = append(want, strconv.Itoa(i))
+		}
+		r.send(&wire.Detach{})
+		r.awaitDetach()
+		r.send(a)
+		r.await(wire.CodeAttach)
+		var got []string
+		for _, m := range s.DeadLetters("orders") {
+			got = append(got, string(m.GetData()))
+		}
+		assert.Equal(t, want, got)
 		bye(r)
 	})
 }

@@ -1,7 +1,11 @@
 package amqptest
 
 import (
+	"cmp"
+	"iter"
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
@@ -128,17 +132,29 @@ func (ses *session) end(e *wire.Error) {
 // release gives back what the session's links hold.
 func (ses *session) release() {
 	ses.releasing = true
-	for _, l := range ses.links {
+	for _, l := range inOrder(ses.links) {
 		l.release()
 		l.partial = nil
 	}
-	for _, d := range ses.unsettled { // of suspended links
+	for _, d := range inOrder(ses.unsettled) { // of suspended links
 		if !d.link.browses {
 			d.link.queue.lost(d.message, false)
 		}
 	}
 	clear(ses.unsettled)
 	clear(ses.unsettledIn)
+}
+
+// inOrder visits m by ascending key, so that what happens to many at once
+// happens in the same order each time. What is deleted meanwhile is left out.
+func inOrder[K cmp.Ordered, V any](m map[K]V) iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			if v, there := m[k]; there && !yield(k, v) {
+				return
+			}
+		}
+	}
 }
 
 // owe makes unlock flush the session.
@@ -226,7 +242,7 @@ func after(a, b uint32) bool { return int32(a-b) > 0 }
 
 // resume lets deliveries go on that waited for the window or for room.
 func (ses *session) resume() {
-	for _, l := range ses.links {
+	for _, l := range inOrder(ses.links) {
 		if l.role == wire.RoleSender && l.queue != nil && !l.detached {
 			l.proceed()
 			l.queue.touch()

@@ -136,7 +136,7 @@ func (c *conn) room() bool {
 
 // resume lets the deliveries go on that waited for room.
 func (c *conn) resume() {
-	for _, ses := range c.sessions {
+	for _, ses := range inOrder(c.sessions) {
 		ses.resume()
 	}
 }

@@ -24,6 +24,7 @@ type scenario struct {
 // battery is what the scenarios share.
 type battery struct {
 	long            bool
+	soak            time.Duration // instead of what the form says
 	canary          *canary
 	artemis, rabbit broker
 	out             io.Writer

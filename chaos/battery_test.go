@@ -69,6 +69,10 @@ func TestPromptness_excusesOnlyTheMachine(t *testing.T) {
 	assert.Empty(t, p.breaches())
 	p.returned("Publish", time.Now().Add(-250*time.Millisecond))
 	assert.Len(t, p.breaches(), 1)
+	p.canary.due = time.Now().Add(-230 * time.Millisecond) // it has not woken yet
+	p.returned("Close", time.Now().Add(-250*time.Millisecond))
+	assert.Len(t, p.breaches(), 1)
+	p.canary.due = time.Now()
 	p.canary.late = []lateness{{at: time.Now().Add(-time.Second), by: time.Second}}
 	p.returned("Close", time.Now().Add(-250*time.Millisecond))
 	assert.Len(t, p.breaches(), 1)

@@ -39,6 +39,7 @@ func run(ctx context.Context, args []string) error {
 	lasting := flags.Duration("for", 0, "go on with further seeds until this `time` has passed")
 	flags.Uint64Var(&b.seed, "seed", 1, "of everything that is random")
 	flags.BoolVar(&b.long, "long", false, "the long form")
+	flags.DurationVar(&b.soak, "soak", 0, "how `long` the scenario soak lasts, instead of 1m, or 1h in the long form")
 	b.artemis.flags(flags, "artemis")
 	b.rabbit.flags(flags, "rabbitmq")
 	if err := flags.Parse(args); err != nil {

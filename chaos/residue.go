@@ -15,12 +15,19 @@ import (
 // residue compares the goroutines and sockets of the process with those at
 // the beginning of a run.
 type residue struct {
-	ignore  goleak.Option
+	ignore  []goleak.Option
 	sockets int
 }
 
+// toxic are goroutines of toxiproxy that may outlive its Stop.
+var toxic = []string{".(*Proxy).freeBlocker", ".(*ToxicLink).read", ".(*ToxicLink).write", "/toxics.(*ToxicStub).Run"}
+
 func newResidue() *residue {
-	return &residue{ignore: goleak.IgnoreCurrent(), sockets: sockets()}
+	r := &residue{ignore: []goleak.Option{goleak.IgnoreCurrent()}, sockets: sockets()}
+	for _, name := range toxic {
+		r.ignore = append(r.ignore, goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2"+name))
+	}
+	return r
 }
 
 // sockets is how many sockets the process has open; 0 where nobody can tell.
@@ -50,7 +57,7 @@ func (r *residue) breaches(ctx context.Context) (all []string) {
 }
 
 func (r *residue) left() (all []string) {
-	if err := goleak.Find(r.ignore); err != nil {
+	if err := goleak.Find(r.ignore...); err != nil {
 		all = append(all, "goroutines are left: "+clip(err.Error(), 3000))
 	}
 	if now := sockets(); now > r.sockets {

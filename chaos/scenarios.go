@@ -3,6 +3,7 @@ package main
 // scenarios is the battery, in the order in which it is run.
 var scenarios = []scenario{
 	steady,
+	stopping,
 	contexts,
 	handlers,
 	poison,

@@ -10,7 +10,7 @@ import (
 var soak = scenario{
 	name: "soak", about: "200 messages a second, with a drop every 20 s",
 	run: func(ctx context.Context, b *battery, seed uint64) []*result {
-		lasting := pick(b, time.Minute, time.Hour)
+		lasting := or(b.soak, pick(b, time.Minute, time.Hour))
 		return []*result{b.inProcess(amqptest.Options{}, func(p *inProcess) *result {
 			return b.trial(ctx, "soak", seed, p, load{Rate: 200, Mixed: true, HeapBound: 24 << 20}, nil, func(ctx context.Context, t *trial) error {
 				const every = 20 * time.Second
