@@ -32,6 +32,10 @@ interop: ## Other people's clients, in Python, JavaScript and Java, against amqp
 bench: ## Raw go-amqp and amqpflow side by side; PEER=amqp://… for a broker
 	cd bench && go run . -peer $(PEER)
 
+.PHONY: chaos
+chaos: ## The short battery of faults, on amqptest and on brokers of its own
+	bash .ci/run chaos
+
 .PHONY: fuzz
 fuzz: ## Every fuzz target for 20,000 inputs
 	bash .ci/run fuzz
