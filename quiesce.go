@@ -2,8 +2,11 @@ package amqpflow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/amqpflow/amqpflow/internal/dataplane"
 )
 
 // stop is steps 1 to 4 for one subscription.
@@ -106,8 +109,8 @@ func (s *Subscription) awaitHandlers(ctx context.Context, caller *worker) error 
 	})
 }
 
-// detach closes the link and ends its session. Where the connection goes
-// meanwhile that is done.
+// detach closes the link and ends its session. A link that was lost first is an
+// error: what was settled last may not have arrived.
 func (s *Subscription) detach(late *lateSteps) error {
 	r := s.receiving()
 	if r == nil {
@@ -115,16 +118,22 @@ func (s *Subscription) detach(late *lateSteps) error {
 	}
 	var link error
 	if !isClosed(r.link.Done()) {
-		if err := r.recv.Close(late[stepDetach]); err != nil {
+		err := r.recv.Close(late[stepDetach])
+		switch {
+		case err == nil:
+		case late[stepDetach].Err() != nil:
 			link = fmt.Errorf("amqpflow: detach %q: %w", s.addr, err)
+		default:
+			link = fmt.Errorf("amqpflow: detach %q: %w: %w", s.addr, ErrLinkLost, err)
 		}
 	}
+	cause := r.link.Err()
+	if cause != nil && !errors.Is(cause, dataplane.ErrClosed) && s.State() != Ended {
+		link = s.lost(goError(cause))
+	}
 	session := r.leave(late[stepEnd])
-	if session != nil {
-		session = fmt.Errorf("amqpflow: detach %q: %w", s.addr, session)
+	if session != nil && r.conn.usable() { // else it went with the connection
+		return first(link, fmt.Errorf("amqpflow: detach %q: %w", s.addr, session))
 	}
-	if !r.conn.usable() {
-		return nil
-	}
-	return first(link, session)
+	return link
 }

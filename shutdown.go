@@ -105,7 +105,8 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 // Close ends one subscription in the way of Shutdown: its credit is taken
 // back, its handler finishes, what was not begun is released, its link is
 // detached and its session ended. It returns within ctx, and the error of the
-// innermost step; nil before the subscription was attached. A second call
+// innermost step, which wraps ErrLinkLost where the link was lost meanwhile; nil
+// while the subscription is not attached. A second call
 // returns the same. Called from the subscription's own handler it does not
 // wait for that, as Shutdown.
 func (s *Subscription) Close(ctx context.Context) error {
