@@ -2,6 +2,7 @@ package amqpflow
 
 import (
 	"context"
+	"log/slog"
 	"time"
 )
 
@@ -39,4 +40,79 @@ func (w *worker) gather() {
 		case <-timer.C:
 		}
 	}
+}
+
+// prepared decodes a batch's deliveries and settles those that cannot be; it
+// returns the others.
+func (w *worker) prepared(ds []*Delivery, started time.Duration) []*Delivery {
+	w.ready = w.ready[:0]
+	for _, d := range ds {
+		if err := w.prepare(d, started); err != nil {
+			w.s.finish(w.ctx, d, err, started, nil)
+			continue
+		}
+		w.ready = append(w.ready, d)
+	}
+	return w.ready
+}
+
+// prepare decodes one delivery of a batch. A panic of its codec is its error;
+// after runtime.Goexit it finishes the batch, since nothing behind it runs any
+// more: the others of it were not begun.
+func (w *worker) prepare(d *Delivery, started time.Duration) (err error) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		value := recover()
+		failure := w.panicked(d, value)
+		if err = failure; value != nil {
+			return
+		}
+		w.s.finish(w.ctx, d, failure, started, nil)
+		for _, other := range w.taken {
+			if other.settled {
+				other.leave()
+				continue
+			}
+			_ = w.s.settleAs(other, stateReleased, Released) // an error means that it is settled, or its link gone
+		}
+		w.leave()
+	}()
+	err = w.s.prepare(d)
+	returned = true
+	return err
+}
+
+// acceptAll accepts a batch under one lock, and returns the deliveries that
+// need more than that. ds is overwritten.
+func (w *worker) acceptAll(ds []*Delivery, started time.Duration) (rest []*Delivery) {
+	s, from := w.s, ds[0].from
+	ids, accepted := w.ids[:0], ds[:0]
+	for _, d := range ds {
+		if d.settled || d.marked.Load() != nil || !d.status.CompareAndSwap(statusOpen, statusSettled) {
+			rest = append(rest, d)
+			continue
+		}
+		ids = append(ids, d.id)
+		accepted = append(accepted, d)
+	}
+	w.ids = ids
+	err := from.link.SettleAll(ids, stateAccepted)
+	if err == nil {
+		s.outcomes[Accepted].Add(uint64(len(ids)))
+		// A large batch leaves a gap that is to be filled while the next one,
+		// which is there already, is handled.
+		from.grant(4*len(ids) >= s.opts.Credit)
+	} else {
+		err = &SettleError{Address: s.addr, Outcome: Accepted, Err: err}
+	}
+	for _, d := range accepted {
+		if err != nil {
+			d.status.Store(statusLost)
+		}
+		s.report(d, Accepted, nil, err, since(started), slog.LevelDebug)
+	}
+	return rest
 }

@@ -3,7 +3,6 @@ package amqpflow
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"time"
@@ -99,40 +98,6 @@ func (s *Subscription) dispose(d *Delivery, state *wire.State, outcome Outcome) 
 	s.outcomes[outcome].Add(1)
 	d.from.grant(false)
 	return nil
-}
-
-var errTakenBack = fmt.Errorf("%w: the peer took the delivery back", ErrLinkLost)
-
-// acceptAll accepts a batch under one lock, and returns the deliveries that
-// need more than that. ds is overwritten.
-func (w *worker) acceptAll(ds []*Delivery, started time.Duration) (rest []*Delivery) {
-	s, from := w.s, ds[0].from
-	ids, accepted := w.ids[:0], ds[:0]
-	for _, d := range ds {
-		if d.settled || d.marked.Load() != nil || !d.status.CompareAndSwap(statusOpen, statusSettled) {
-			rest = append(rest, d)
-			continue
-		}
-		ids = append(ids, d.id)
-		accepted = append(accepted, d)
-	}
-	w.ids = ids
-	err := from.link.SettleAll(ids, stateAccepted)
-	if err == nil {
-		s.outcomes[Accepted].Add(uint64(len(ids)))
-		// A large batch leaves a gap that is to be filled while the next one,
-		// which is there already, is handled.
-		from.grant(4*len(ids) >= s.opts.Credit)
-	} else {
-		err = &SettleError{Address: s.addr, Outcome: Accepted, Err: err}
-	}
-	for _, d := range accepted {
-		if err != nil {
-			d.status.Store(statusLost)
-		}
-		s.report(d, Accepted, nil, err, since(started), slog.LevelDebug)
-	}
-	return rest
 }
 
 // finish settles a delivery whose handler has ended with err, unless it is

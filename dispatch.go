@@ -153,49 +153,6 @@ func (w *worker) deliver(ctx context.Context, ds []*Delivery) {
 	}
 }
 
-// prepared decodes a batch's deliveries and settles those that cannot be; it
-// returns the others.
-func (w *worker) prepared(ds []*Delivery, started time.Duration) []*Delivery {
-	w.ready = w.ready[:0]
-	for _, d := range ds {
-		if err := w.prepare(d, started); err != nil {
-			w.s.finish(w.ctx, d, err, started, nil)
-			continue
-		}
-		w.ready = append(w.ready, d)
-	}
-	return w.ready
-}
-
-// prepare decodes one delivery of a batch. A panic of its codec is its error;
-// after runtime.Goexit it finishes the batch, since nothing behind it runs any
-// more: the others of it were not begun.
-func (w *worker) prepare(d *Delivery, started time.Duration) (err error) {
-	returned := false
-	defer func() {
-		if returned {
-			return
-		}
-		value := recover()
-		failure := w.panicked(d, value)
-		if err = failure; value != nil {
-			return
-		}
-		w.s.finish(w.ctx, d, failure, started, nil)
-		for _, other := range w.taken {
-			if other.settled {
-				other.leave()
-				continue
-			}
-			_ = w.s.settleAs(other, stateReleased, Released) // an error means that it is settled, or its link gone
-		}
-		w.leave()
-	}()
-	err = w.s.prepare(d)
-	returned = true
-	return err
-}
-
 // panicked is the failure of a handler that ended with value, nil after
 // runtime.Goexit. It is called while the stack is there to be seen.
 func (w *worker) panicked(d *Delivery, value any) *PanicError {

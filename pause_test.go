@@ -165,6 +165,7 @@ func TestSubscription_pauseThatThePeerDoesNotAnswer(t *testing.T) {
 func TestSubscription_resumeWhilePauseWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, b, sub := serve(t, func(context.Context, *amqpflow.Delivery) error { return errors.New("x") }, nil)
+		amqpflow.WithoutJitter(b)
 		p.on(wire.CodeFlow, func(f frame) bool {
 			if f.perf.(*wire.Flow).Drain {
 				time.AfterFunc(500*time.Millisecond, func() { p.answer(f) })

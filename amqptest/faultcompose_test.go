@@ -56,13 +56,15 @@ func TestSequence_waitsForWhatGoesOn(t *testing.T) {
 func TestHeal_endsASequence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, nil)
-		connect(t, s, &amqp.ConnOptions{IdleTimeout: -1})
-		require.NoError(t, s.Fault(Sequence(Silence().For(time.Minute), Close("", "")).Always()))
+		snd := sender(t, connect(t, s, &amqp.ConnOptions{IdleTimeout: -1}), "orders", nil)
 		require.NoError(t, s.Fault(Detach("orders", "", "").Delay(time.Minute)))
+		synctest.Wait()
+		require.NoError(t, s.Fault(Sequence(Silence().For(time.Minute), Close("", "")).Always()))
 		synctest.Wait()
 		s.Heal()
 		<-time.After(time.Hour)
 		require.NoError(t, round(t, s))
+		require.NoError(t, snd.Send(t.Context(), text("0"), nil))
 		synctest.Wait()
 		assert.Len(t, s.conns, 1)
 	})
@@ -269,5 +271,21 @@ func TestFault_ofAConnectionThatHasGoneIsAnError(t *testing.T) {
 		require.NoError(t, s.Fault(RefuseTCP().OnConnection(3)))
 		_, err := s.Dial(t.Context())
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	})
+}
+
+func TestTogether_isOverWhenAllOfItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		refuse := func(addr amqpflow.Address) Fault { return RefuseAttach(addr, amqp.ErrCondNotFound, "") }
+		require.NoError(t, s.Fault(Sequence(Together(refuse("a"), refuse("b")), refuse("c"))))
+		ses := connect(t, s, nil)
+		for _, step := range []struct {
+			addr    string
+			refused bool
+		}{{"a", true}, {"c", false}, {"b", true}, {"c", true}, {"c", false}} {
+			_, err := ses.NewSender(t.Context(), step.addr, nil)
+			assert.Equal(t, step.refused, err != nil, step.addr)
+		}
 	})
 }

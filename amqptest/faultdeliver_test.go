@@ -101,3 +101,19 @@ func TestFault_takesDeliveriesBack(t *testing.T) {
 		assert.Equal(t, uint32(1), receive(t, rcv).Header.DeliveryCount, "released counts no attempt")
 	})
 }
+
+func TestFault_takesEachMessageBackOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		require.NoError(t, s.Put("orders", numbered(3)...))
+		require.NoError(t, s.Fault(TakeBack("orders", amqpflow.Modified).Always()))
+		manual(t, connect(t, s, nil), "orders", 100)
+		synctest.Wait()
+		assert.Equal(t, 3, s.Unsettled("orders"))
+		s.Heal()
+		require.NoError(t, s.Fault(Detach("orders", "", "")))
+		for _, m := range s.Messages("orders") {
+			assert.Equal(t, uint32(1), m.Header.DeliveryCount)
+		}
+	})
+}

@@ -120,7 +120,14 @@ func TestFault_dropsWithinAFrame(t *testing.T) {
 		r.send(&wire.Open{ContainerID: "raw", MaxFrameSize: 512})
 		got, err = io.ReadAll(r.nc)
 		require.NoError(t, err)
-		assert.Equal(t, "AMQP\x00\x01\x00\x00", string(got), "the client's frame beyond the count is not handled")
+		assert.Equal(t, "AMQP\x00\x01\x00\x00", string(got), "the client's frame beyond the count is not answered")
+
+		r = dialRaw(t, s).opened().sending()
+		require.NoError(t, s.Fault(Drop().AfterBytes(1)))
+		r.transfer(first(0), hello)
+		synctest.Wait()
+		assert.Empty(t, s.conns)
+		assert.Empty(t, bodies(t, s), "nor handled")
 	})
 }
 

@@ -222,3 +222,40 @@ func TestFault_dripOutlastsTheIdleTimeoutAndTheWriteBuffer(t *testing.T) {
 		assert.InDelta(t, 500*time.Second, time.Since(start), float64(20*time.Second))
 	})
 }
+
+func TestFault_withholdsEachGrantForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, &Options{Window: 4})
+		require.NoError(t, s.Fault(WithholdCredit("orders").For(time.Hour).Always()))
+		c, ses := connectBoth(t, s, nil)
+		start := time.Now()
+		require.NoError(t, sender(t, ses, "orders", nil).Send(t.Context(), text("0"), nil))
+		assert.Equal(t, time.Hour, time.Since(start))
+		s.Heal()
+
+		require.NoError(t, s.Fault(WithholdWindow().For(time.Hour).Always()))
+		ses, err := c.NewSession(t.Context(), nil)
+		require.NoError(t, err)
+		start = time.Now()
+		require.NoError(t, sender(t, ses, "orders", nil).Send(t.Context(), text("0"), nil))
+		assert.Equal(t, time.Hour, time.Since(start))
+	})
+}
+
+func TestFault_deafServerTakesOnlySoMuch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		r := dialRaw(t, s)
+		require.NoError(t, s.Fault(Deaf().AfterFrames(0)))
+		h := wire.ProtocolHeader(wire.ProtoAMQP)
+		_, err := r.nc.Write(h[:])
+		taken := len(h)
+		for err == nil {
+			require.NoError(t, r.nc.SetWriteDeadline(time.Now().Add(time.Minute)))
+			var n int
+			n, err = r.nc.Write(make([]byte, 1000))
+			taken += n
+		}
+		assert.InDelta(t, heldInput, taken, 2*readBufferSize)
+	})
+}
