@@ -3,7 +3,6 @@ package amqpflow_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -278,7 +277,7 @@ func TestFieldReport_B17_whatWasHeldIsSeenOnce(t *testing.T) {
 			b := amqpflow.New("amqp://localhost")
 			sub := b.Subscribe("orders", func(ctx context.Context, d *amqpflow.Delivery) error {
 				seen <- string(d.Data())
-				<-time.After(time.Duration(50+rand.IntN(100)) * ms)
+				<-time.After(100 * ms) // all at once, so that none ends while its settlement may still wait for company
 				return nil
 			}, &amqpflow.SubscribeOptions{Credit: 50, Workers: workers})
 			p := ps.connect(b)
