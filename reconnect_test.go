@@ -57,6 +57,7 @@ func TestBroker_dialsWithGrowingDelaysUntilThePeerIsBack(t *testing.T) {
 		next.awaitCode(wire.CodeFlow)
 		next.deliver("orders", data("x"))
 		assert.LessOrEqual(t, (<-handled).Sub(accepting), time.Second)
+		quiet()
 		book.assertLine(t, "level=INFO", "recovered", "peer=", fmt.Sprintf("attempts=%d", len(delays)+1))
 		shutdown(t, b)
 	})
