@@ -160,9 +160,10 @@ func (s *Subscription) Attached(ctx context.Context) error {
 	for {
 		s.mu.Lock()
 		answered, state, err := s.answered, s.state, s.err
+		known := isClosed(answered) // with the lock held, so that err is the answer
 		s.mu.Unlock()
 		switch {
-		case !isClosed(answered):
+		case !known:
 		case state == Ended && err == nil:
 			return ErrShutdown
 		default:

@@ -26,7 +26,7 @@ func everySubscriptionOfATopicGetsACopy(t *testing.T, p suitePeer) {
 			})
 		}
 		mustConnect(t, b)
-		if p, real := p.(*artemisPeer); real {
+		if p, ok := p.(*artemisPeer); ok {
 			t.Cleanup(func() { p.deleteAddresses(t, []string{name}) })
 		}
 		require.NoError(t, b.Publisher().Publish(patient(t), amqpflow.Topic(name), "published"))
