@@ -139,13 +139,13 @@ func (b *Broker) Ready() error {
 		return ErrNotConnected
 	}
 	c := b.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	var missing []error
+	c.mu.Lock()
 	if !c.conn.usable() || c.finished || c.stop != nil {
 		missing = append(missing, c.notConnectedLocked())
 	}
-	for _, s := range c.subs {
+	c.mu.Unlock()
+	for _, s := range b.Subscriptions() { // core.mu and a subscription's are never held together
 		if state, err := s.status(); state != Attached && state != Paused {
 			missing = append(missing, s.notReady(state, err))
 		}

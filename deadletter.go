@@ -145,20 +145,3 @@ func (f *failure) description() string {
 	}
 	return f.err.Error()
 }
-
-// forward sends a message that is encoded, past the middleware, and waits for
-// its outcome. Many to one address may be under way.
-func (p *Publisher) forward(ctx context.Context, to Address, payload []byte) error {
-	var call publishing
-	if err := p.enter(ctx, &call, to); err != nil {
-		return err
-	}
-	defer p.active.Done()
-	call.receipt, call.reply = &Receipt{started: call.started}, true
-	err := p.send(ctx, &call, to, payload)
-	p.arrived(&call)
-	if call.receipt.plane == nil {
-		p.report(to, OutcomeNone, call.started, err)
-	}
-	return err
-}

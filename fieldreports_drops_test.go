@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -99,73 +98,42 @@ func TestFieldReport_B13_publishingInHandlersAcrossAReconnect(t *testing.T) {
 // B44 while the connection is cut again and again: confirmed means stored,
 // nothing is sent twice, and nobody writes to what is the caller's.
 func TestFieldReport_B44_concurrentUseWithDrops(t *testing.T) {
-	const goroutines, addresses = 16, 4
 	each := stormSize / 100
-	server := amqptest.NewServer()
-	b := amqpflow.New("amqp://localhost", &amqpflow.Options{MaxInFlight: 8})
-	var mu sync.Mutex
-	received := map[string]int{}
-	handle := func(_ context.Context, d *amqpflow.Delivery) error {
-		body := d.Data()
-		for _, octet := range body { // whole and not mixed
-			if octet != body[0] {
-				return amqpflow.FailFast(fmt.Errorf("a body of %d octets is mixed", len(body)))
-			}
-		}
-		mu.Lock()
-		received[d.MessageID()]++
-		mu.Unlock()
-		return nil
-	}
-	address := func(i int) amqpflow.Address { return amqpflow.Address(fmt.Sprint("q", i%addresses)) }
-	for i := range addresses {
-		b.Subscribe(address(i), handle, &amqpflow.SubscribeOptions{Credit: 20, Workers: 1 + i})
-	}
-	require.NoError(t, server.Connect(t.Context(), b))
+	s := newStorm(t)
+	b, server := s.b, s.server
 	require.NoError(t, server.Fault(amqptest.Drop().AfterBytes(300*stormSize).Always()))
 
-	headers := map[string]any{"a": "b", "n": int64(1)}
-	shared := &amqp.Message{Data: [][]byte{{'x'}}, ApplicationProperties: map[string]any{"c": "d"}}
-	before := maps.Clone(shared.ApplicationProperties)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	confirmed, uncertain := map[string]bool{}, map[string]bool{}
 	var wg sync.WaitGroup
-	for g := range goroutines {
+	for g := range stormers {
 		wg.Go(func() {
 			for i := range each {
-				o := &amqpflow.PublishOptions{MessageID: fmt.Sprintf("%d-%d", g, i), Headers: headers}
-				var v any = shared
-				if i%2 == 0 {
-					body := make([]byte, 1<<rand.IntN(18))
-					for k := range body {
-						body[k] = byte(g)
-					}
-					v = body
-				}
+				o, v := s.message(g, i)
 				var err error
 				if i%3 == 0 {
-					err = b.Publisher().Publish(ctx, address(g+i), v, o)
+					err = b.Publisher().Publish(ctx, stormAddress(g+i), v, o)
 				} else {
 					var receipt *amqpflow.Receipt
-					if receipt, err = b.Publisher().Send(ctx, address(g+i), v, o); err == nil {
+					if receipt, err = b.Publisher().Send(ctx, stormAddress(g+i), v, o); err == nil {
 						err = receipt.Wait(ctx)
 					}
 				}
-				mu.Lock()
+				s.mu.Lock()
 				switch {
 				case err == nil:
 					confirmed[o.MessageID.(string)] = true
 				case assert.ErrorIs(t, err, amqpflow.ErrUncertain):
 					uncertain[o.MessageID.(string)] = true
 				}
-				mu.Unlock()
+				s.mu.Unlock()
 			}
 		})
 	}
 	wg.Go(func() {
 		for i := range 20 {
-			sub := b.Subscribe(address(i), handle, &amqpflow.SubscribeOptions{Credit: 5})
+			sub := b.Subscribe(stormAddress(i), s.handle, &amqpflow.SubscribeOptions{Credit: 5})
 			assert.NoError(t, sub.Attached(ctx))
 			assert.NoError(t, ignoreLoss(sub.Close(ctx)))
 		}
@@ -175,17 +143,16 @@ func TestFieldReport_B44_concurrentUseWithDrops(t *testing.T) {
 	require.NoError(t, server.Idle(ctx))
 	require.NoError(t, b.Shutdown(ctx))
 	require.NoError(t, server.Close(), "no frame broke a rule")
-	t.Logf("%d confirmed, %d uncertain, %d received", len(confirmed), len(uncertain), len(received))
-	assert.Len(t, confirmed, goroutines*each-len(uncertain))
+	t.Logf("%d confirmed, %d uncertain, %d received", len(confirmed), len(uncertain), len(s.received))
+	assert.Len(t, confirmed, stormers*each-len(uncertain))
 	assert.NotEmpty(t, uncertain, "there were drops")
 	for id := range confirmed {
-		assert.NotZero(t, received[id], "%s was confirmed and is lost", id)
+		assert.NotZero(t, s.received[id], "%s was confirmed and is lost", id)
 	}
-	for id := range received {
+	for id := range s.received {
 		assert.True(t, confirmed[id] || uncertain[id], id)
 	}
-	assert.Equal(t, before, shared.ApplicationProperties)
-	assert.Nil(t, shared.Properties)
+	s.assertUnchanged(t)
 }
 
 // ignoreLoss is the error of a stop that met no loss.

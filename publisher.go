@@ -141,21 +141,36 @@ var errKept = errors.New("no middleware passed the message on")
 // address may be under way; the worker's buffer is used again for the next
 // unless the data plane has kept it.
 func (p *Publisher) reply(ctx context.Context, d *Delivery, to Address, v any) error {
+	return p.confirmed(ctx, to, func(call *publishing) error {
+		w := p.c.worker(ctx)
+		if w != nil {
+			call.buf, w.reply = w.reply, nil
+		}
+		err := p.pass(ctx, call, to, v, &PublishOptions{CorrelationID: d.replyCorrelation()})
+		if w != nil && cap(call.buf) <= maxPooledBuffer {
+			w.reply = call.buf
+		}
+		return err
+	})
+}
+
+// forward sends a message that is encoded, past the middleware, and waits for
+// its outcome. Many to one address may be under way.
+func (p *Publisher) forward(ctx context.Context, to Address, payload []byte) error {
+	return p.confirmed(ctx, to, func(call *publishing) error { return p.send(ctx, call, to, payload) })
+}
+
+// confirmed is the frame of what a handler's end publishes: send waits for the
+// outcome.
+func (p *Publisher) confirmed(ctx context.Context, to Address, send func(*publishing) error) error {
 	var call publishing
 	if err := p.enter(ctx, &call, to); err != nil {
 		return err
 	}
 	defer p.active.Done()
 	call.receipt, call.reply = &Receipt{started: call.started}, true
-	w := p.c.worker(ctx)
-	if w != nil {
-		call.buf, w.reply = w.reply, nil
-	}
-	err := p.pass(ctx, &call, to, v, &PublishOptions{CorrelationID: d.replyCorrelation()})
+	err := send(&call)
 	p.arrived(&call)
-	if w != nil && cap(call.buf) <= maxPooledBuffer {
-		w.reply = call.buf
-	}
 	if call.receipt.plane == nil {
 		p.report(to, OutcomeNone, call.started, err)
 	}

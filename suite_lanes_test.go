@@ -22,6 +22,29 @@ func keyed(key string, number int) *amqp.Message {
 	return m
 }
 
+// interleaved are perKey messages of each key, one of every key in turn.
+func interleaved(keys, perKey int) (ms []*amqp.Message) {
+	for i := range perKey {
+		for k := range keys {
+			ms = append(ms, keyed(fmt.Sprint("key", k), i))
+		}
+	}
+	return ms
+}
+
+// assertInOrder wants each key to have all of its messages, in order.
+func assertInOrder(t *testing.T, handled map[string][]string, keys, perKey int) {
+	t.Helper()
+	for k := range keys {
+		key := fmt.Sprint("key", k)
+		want := make([]string, perKey)
+		for i := range want {
+			want[i] = fmt.Sprintf("%s/%d", key, i)
+		}
+		assert.Equal(t, want, handled[key])
+	}
+}
+
 // byGroup makes a lane for each group-id.
 func byGroup(d *amqpflow.Delivery) string { return d.GroupID() }
 
@@ -30,13 +53,7 @@ func byGroup(d *amqpflow.Delivery) string { return d.GroupID() }
 func oneLaneKeepsItsOrder(t *testing.T, p suitePeer) {
 	const keys, perKey, lanes = 24, 40, 8
 	q := p.newQueue(t, testQueueOptions{})
-	var ms []*amqp.Message
-	for i := range perKey {
-		for k := range keys {
-			ms = append(ms, keyed(fmt.Sprint("key", k), i))
-		}
-	}
-	q.put(t, ms...)
+	q.put(t, interleaved(keys, perKey)...)
 
 	var mu sync.Mutex // guards the next four
 	handled := map[string][]string{}
@@ -67,14 +84,7 @@ func oneLaneKeepsItsOrder(t *testing.T, p suitePeer) {
 	await(t, patience, done)
 	shutDown(t, b)
 
-	for k := range keys {
-		key := fmt.Sprint("key", k)
-		want := make([]string, perKey)
-		for i := range want {
-			want[i] = fmt.Sprintf("%s/%d", key, i)
-		}
-		assert.Equal(t, want, handled[key])
-	}
+	assertInOrder(t, handled, keys, perKey)
 	assert.Greater(t, most, 1, "lanes run side by side")
 	assert.LessOrEqual(t, most, lanes)
 	assert.Equal(t, uint64(keys*perKey), sub.Stats().Accepted)

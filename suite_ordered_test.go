@@ -3,12 +3,10 @@ package amqpflow_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -19,13 +17,7 @@ import (
 func orderedRetryKeepsTheOrder(t *testing.T, p suitePeer) {
 	const keys, perKey = 6, 12
 	q := p.newQueue(t, testQueueOptions{})
-	var ms []*amqp.Message
-	for i := range perKey {
-		for k := range keys {
-			ms = append(ms, keyed(fmt.Sprint("key", k), i))
-		}
-	}
-	q.put(t, ms...)
+	q.put(t, interleaved(keys, perKey)...)
 	var mu sync.Mutex // guards the next two
 	handled := map[string][]string{}
 	total := 0
@@ -47,14 +39,7 @@ func orderedRetryKeepsTheOrder(t *testing.T, p suitePeer) {
 	mustConnect(t, b)
 	await(t, patience, done)
 	shutDown(t, b)
-	for k := range keys {
-		key := fmt.Sprint("key", k)
-		want := make([]string, perKey)
-		for i := range want {
-			want[i] = fmt.Sprintf("%s/%d", key, i)
-		}
-		assert.Equal(t, want, handled[key])
-	}
+	assertInOrder(t, handled, keys, perKey)
 	assert.Equal(t, uint64(keys*perKey), sub.Stats().Accepted)
 	assert.Zero(t, sub.Stats().Modified, "the peer learns nothing of the retries")
 	assert.Empty(t, q.rest(t))

@@ -94,42 +94,33 @@ func refusedSessionLives(t *testing.T, p *peer) string {
 	return first + ", then " + r.attached(a)
 }
 
-func nullSource(t *testing.T, p *peer) string {
+// attachedAs attaches to no address in that role, as change leaves the attach.
+func attachedAs(t *testing.T, p *peer, role wire.Role, change func(*wire.Attach)) string {
 	r := openRaw(t, p)
-	a := r.attach(wire.RoleReceiver)
-	a.Source = nil
+	a := r.attach(role)
+	change(a)
 	r.send(a)
 	return r.attached(a)
+}
+
+func nullSource(t *testing.T, p *peer) string {
+	return attachedAs(t, p, wire.RoleReceiver, func(a *wire.Attach) { a.Source = nil })
 }
 
 func noSourceAddress(t *testing.T, p *peer) string {
-	r := openRaw(t, p)
-	a := r.attach(wire.RoleReceiver)
-	r.send(a)
-	return r.attached(a)
+	return attachedAs(t, p, wire.RoleReceiver, func(*wire.Attach) {})
 }
 
 func nullTarget(t *testing.T, p *peer) string {
-	r := openRaw(t, p)
-	a := r.attach(wire.RoleSender)
-	a.Target = nil
-	r.send(a)
-	return r.attached(a)
+	return attachedAs(t, p, wire.RoleSender, func(a *wire.Attach) { a.Target = nil })
 }
 
 func noTargetAddress(t *testing.T, p *peer) string {
-	r := openRaw(t, p)
-	a := r.attach(wire.RoleSender)
-	r.send(a)
-	return r.attached(a)
+	return attachedAs(t, p, wire.RoleSender, func(*wire.Attach) {})
 }
 
 func coordinator(t *testing.T, p *peer) string {
-	r := openRaw(t, p)
-	a := r.attach(wire.RoleSender)
-	a.Target, a.Coordinator = nil, &wire.Coordinator{}
-	r.send(a)
-	return r.attached(a)
+	return attachedAs(t, p, wire.RoleSender, func(a *wire.Attach) { a.Target, a.Coordinator = nil, &wire.Coordinator{} })
 }
 
 func durableSubscription(t *testing.T, p *peer) string {
