@@ -3,6 +3,7 @@ package amqptest
 import (
 	"context"
 	"io"
+	"math/rand/v2"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -95,17 +96,32 @@ func TestFault_chanceIsTheSameUnderASeed(t *testing.T) {
 }
 
 func TestFault_chanceWithEachDelivery(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, nil)
-		require.NoError(t, s.Fault(Drop().Chance(0.2, 3).Always()))
-		drops := 0
-		for range 100 {
-			if round(t, s) != nil {
-				drops++
-			}
-		}
-		assert.InDelta(t, 36, drops, 15, "each round has two deliveries")
-	})
+	const rounds, p, seed = 100, 0.2, 3
+	deliver := map[string]func(*testing.T, *amqp.Session) error{
+		"to the server": func(t *testing.T, ses *amqp.Session) error {
+			return sender(t, ses, "orders", nil).Send(t.Context(), text("0"), nil)
+		},
+		"to the client": func(t *testing.T, ses *amqp.Session) error {
+			_, err := manual(t, ses, "orders", 1).Receive(t.Context(), nil)
+			return err // unsettled, so that it comes again
+		},
+	}
+	for way, deliver := range deliver {
+		t.Run(way, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer(t, nil)
+				require.NoError(t, s.Put("orders", text("0")))
+				require.NoError(t, s.Fault(Drop().Chance(p, seed).Always()))
+				dice := rand.New(rand.NewPCG(seed, 0))
+				for i := range rounds {
+					c, ses := connectBoth(t, s, nil)
+					require.Equal(t, dice.Float64() < p, deliver(t, ses) != nil, "delivery %d", i)
+					_ = c.Close()
+					synctest.Wait()
+				}
+			})
+		})
+	}
 }
 
 func TestFault_countsOnEachConnectionByItself(t *testing.T) {
