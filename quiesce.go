@@ -54,6 +54,10 @@ func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
 // maxDrain is how long a peer has to give the credit back.
 const maxDrain = time.Second
 
+// drain takes the credit back. That the link is closed by now is no error: a
+// Shutdown beside a Close, or beside a Pause, has done it and all that follows.
+//
+// Spec: 2.6.7.
 func (s *Subscription) drain(caller context.Context, r *receiving) error {
 	bound := maxDrain
 	if deadline, ok := caller.Deadline(); ok {
@@ -63,7 +67,7 @@ func (s *Subscription) drain(caller context.Context, r *receiving) error {
 	defer cancel()
 	err := r.link.Drain(ctx)
 	r.sweep(caller)
-	if err != nil {
+	if err != nil && !errors.Is(r.link.Err(), dataplane.ErrClosed) {
 		return fmt.Errorf("amqpflow: drain %q: %w", s.addr, err)
 	}
 	return nil

@@ -144,8 +144,8 @@ func TestShutdownReport_besideAClose(t *testing.T) {
 			sub := b.Subscribe("orders", func(context.Context, *amqpflow.Delivery) error { return nil })
 			require.NoError(t, s.Connect(t.Context(), b))
 			var stops sync.WaitGroup
-			stops.Go(func() { _ = sub.Close(t.Context()) }) // either may find the link gone
-			stops.Go(func() { _ = b.Shutdown(t.Context()) })
+			stops.Go(func() { assert.NoError(t, sub.Close(t.Context())) })
+			stops.Go(func() { assert.NoError(t, b.Shutdown(t.Context())) })
 			stops.Wait()
 			assert.Len(t, reports.all(), 1)
 			require.NoError(t, s.Close())
