@@ -11,6 +11,8 @@ import (
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
+var errDeadLetterToItself = &OptionError{Field: "SubscribeOptions.DeadLetter", Err: errors.New("is the address that is subscribed to")}
+
 // The application properties of a dead letter.
 const (
 	letterPrefix      = "dead-letter-"

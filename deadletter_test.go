@@ -109,6 +109,51 @@ func whole(t *testing.T) []byte {
 	return payload
 }
 
+func TestDeadLetter_toItselfByAnotherName(t *testing.T) {
+	for _, tc := range []struct {
+		dialect      amqpflow.Dialect
+		source, dead amqpflow.Address
+		same         bool
+	}{
+		{amqpflow.DialectRabbitMQ, "orders", "/queues/orders", true},
+		{amqpflow.DialectRabbitMQ, "/queues/orders", "orders", true},
+		{amqpflow.DialectRabbitMQ, "orders", "raw:orders", false},
+		{amqpflow.DialectArtemis, "orders", "raw:orders", true},
+		{amqpflow.DialectArtemis, "orders", "/queues/orders", false},
+		{amqpflow.DialectArtemis, "topic:prices", "prices", false},
+	} {
+		t.Run(fmt.Sprintf("%s/%s to %s", tc.dialect, tc.source, tc.dead), func(t *testing.T) {
+			s := amqptest.NewServer(&amqptest.Options{Dialect: tc.dialect})
+			amqptest.Check(t, s)
+			require.NoError(t, s.Declare("orders"))
+			handle := func(context.Context, *amqpflow.Delivery) error { return nil }
+			options := &amqpflow.SubscribeOptions{DeadLetter: tc.dead}
+
+			b := amqpflow.New("amqp://localhost")
+			sub := b.Subscribe(tc.source, handle, options)
+			err := s.Connect(t.Context(), b)
+			late := amqpflow.New("amqp://localhost")
+			require.NoError(t, s.Connect(t.Context(), late))
+			lateSub := late.Subscribe(tc.source, handle, options)
+			lateErr := lateSub.Attached(t.Context())
+			if tc.same {
+				for _, err := range []error{err, lateErr} {
+					var bad *amqpflow.OptionError
+					require.ErrorAs(t, err, &bad)
+					assert.Equal(t, "SubscribeOptions.DeadLetter", bad.Field)
+				}
+				<-lateSub.Done()
+			} else {
+				require.NoError(t, err)
+				require.NoError(t, lateErr)
+				require.NoError(t, sub.Close(t.Context()))
+			}
+			require.NoError(t, b.Shutdown(t.Context()))
+			require.NoError(t, late.Shutdown(t.Context()))
+		})
+	}
+}
+
 func TestDeadLetter_keepsTheMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := func(amqpflow.PublishFunc) amqpflow.PublishFunc {

@@ -25,7 +25,7 @@ const payloadSlack = 1 << 20
 //
 // Spec: 2.6.3, 3.5.3.
 func (cn *connection) receive(s *Subscription) (*receiving, error) {
-	node, err := s.node.Source(cn.dialect)
+	node, err := s.source(cn.dialect)
 	if err != nil {
 		return nil, err
 	}
@@ -62,6 +62,24 @@ func (cn *connection) receive(s *Subscription) (*receiving, error) {
 	}
 	r.health.begin()
 	return r, nil
+}
+
+// source is the node to receive from, as the peer names it. Where that is the
+// node for dead letters by another name, each of them would come back.
+func (s *Subscription) source(d address.Dialect) (address.Node, error) {
+	node, err := s.node.Source(d)
+	if err != nil || s.opts.DeadLetter == "" {
+		return node, err
+	}
+	dead, err := s.opts.DeadLetter.parse()
+	if err != nil {
+		return node, err
+	}
+	target, err := dead.Target(d)
+	if target.Same(node) {
+		return node, errDeadLetterToItself
+	}
+	return node, err
 }
 
 // send attaches a sending link on the publisher's session.

@@ -160,7 +160,7 @@ func (s *Subscription) attached(r *receiving, a *attempts) *receiving {
 // again.
 func (s *Subscription) refused(err error, a *attempts) bool {
 	refusal := &AttachError{Address: s.addr, Err: err}
-	if errors.Is(err, ErrUnsupported) {
+	if bad, _ := errors.AsType[*OptionError](err); bad != nil || errors.Is(err, ErrUnsupported) {
 		s.end(refusal)
 		return false
 	}

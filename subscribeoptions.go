@@ -84,7 +84,8 @@ type SubscribeOptions struct {
 	//	dead-letter-time         when, a timestamp
 	//
 	// The worker waits for the confirmation, for up to 30 seconds. Publish
-	// middleware does not see dead letters.
+	// middleware does not see dead letters. The address that is subscribed to, by
+	// whatever name the peer takes for it, is an *OptionError.
 	//
 	// Default: they are rejected, and the peer's dead-letter policy decides.
 	DeadLetter Address

@@ -66,7 +66,7 @@ func (b *Broker) register(addr Address, opts SubscribeOptions, k kind) *Subscrip
 		bad = append(bad, fmt.Errorf("amqpflow: subscribe to %q: %w", addr, err))
 	}
 	if dead, wrong := o.DeadLetter.parse(); o.DeadLetter != "" && err == nil && wrong == nil && dead == node {
-		bad = append(bad, &OptionError{Field: "SubscribeOptions.DeadLetter", Err: errors.New("is the address that is subscribed to")})
+		bad = append(bad, errDeadLetterToItself)
 	}
 	s := &Subscription{
 		c: b.c, addr: addr, node: node, opts: o, codecs: b.c.codecs, invalid: errors.Join(bad...),

@@ -76,6 +76,12 @@ type Node struct {
 	Capability string
 }
 
+// Same reports whether o is the same node to a peer: its address is, and its
+// capability, unless one of them asks for none.
+func (n Node) Same(o Node) bool {
+	return n.Address == o.Address && (n.Capability == o.Capability || n.Capability == "" || o.Capability == "")
+}
+
 // Source returns the node to receive from.
 func (a Address) Source(d Dialect) (Node, error) {
 	if d == RabbitMQ && a.Kind == KindTopic {
