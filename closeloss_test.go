@@ -15,10 +15,11 @@ import (
 // settlements: that is no clean end, and the caller is told.
 func TestSubscription_closeSaysThatItsLinkWasLostMeanwhile(t *testing.T) {
 	for name, lose := range map[string]func(*peer, *peerLink){
-		"detach": func(p *peer, l *peerLink) { p.forced(l, true) },
-		"end":    func(p *peer, l *peerLink) { p.send(l.channel, &wire.End{Error: errDeleted}) },
-		"close":  func(p *peer, _ *peerLink) { p.send(0, &wire.Close{Error: errDeleted}) },
-		"reset":  func(p *peer, _ *peerLink) { p.hangUp() },
+		"detach":                   func(p *peer, l *peerLink) { p.forced(l, true) },
+		"detach that crosses ours": func(p *peer, l *peerLink) { p.forced(l, true) }, // an answer has no error
+		"end":                      func(p *peer, l *peerLink) { p.send(l.channel, &wire.End{Error: errDeleted}) },
+		"close":                    func(p *peer, _ *peerLink) { p.send(0, &wire.Close{Error: errDeleted}) },
+		"reset":                    func(p *peer, _ *peerLink) { p.hangUp() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, all := range []bool{false, true} {
@@ -28,7 +29,7 @@ func TestSubscription_closeSaysThatItsLinkWasLostMeanwhile(t *testing.T) {
 					quiet()
 					l := p.link("orders", wire.RoleReceiver)
 					at := wire.CodeDetach
-					if name == "detach" { // behind ours it would be the answer
+					if name == "detach" {
 						at = wire.CodeFlow
 					}
 					p.on(at, func(frame) bool { lose(p, l); return true })

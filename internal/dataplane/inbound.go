@@ -178,8 +178,16 @@ func (s *Session) detachIn(l *Link, d *wire.Detach, a *after) {
 	if l.state == linkDetachSent {
 		l.state = linkGone
 		delete(s.ours, l.handle)
+		if d.Error != nil { // no answer: it was on its way when ours left, and what we settled last came too late
+			l.err = detached(d)
+		}
 		return
 	}
 	l.state = linkDetachReceived
-	l.loseLocked(&PeerError{Performative: "detach", Closed: d.Closed, Err: d.Error}, a)
+	l.loseLocked(detached(d), a)
+}
+
+// detached is the loss of a link by the peer's DETACH.
+func detached(d *wire.Detach) error {
+	return &PeerError{Performative: "detach", Closed: d.Closed, Err: d.Error}
 }

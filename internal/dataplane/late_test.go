@@ -86,6 +86,19 @@ func TestConn_missingAndLateAnswers(t *testing.T) {
 			e.r.p.send(0, &wire.End{})
 			require.NoError(e.t, <-ended)
 		},
+		"detach, crossing": func(e env) {
+			l, rcv, _ := e.r.receiver(e.s, e.as, "l", LinkOptions{})
+			e.r.p.locked(func() { e.r.p.opt.mute = map[uint64]bool{wire.CodeDetach: true} })
+			detached := make(chan error, 1)
+			go1(e.t, func() { detached <- rcv.Close(e.t.Context()) })
+			synctest.Wait()
+			e.r.p.send(0, &wire.Detach{Closed: true, Error: &wire.Error{Condition: "amqp:link:detach-forced"}})
+			<-detached
+			var lost *PeerError
+			require.ErrorAs(e.t, l.Err(), &lost)
+			assert.Equal(e.t, wire.Symbol("amqp:link:detach-forced"), lost.Err.Condition)
+			require.NoError(e.t, e.as.Close(e.t.Context()))
+		},
 		"end": func(e env) {
 			e.r.p.locked(func() { e.r.p.opt.mute = map[uint64]bool{wire.CodeEnd: true} })
 			ended := make(chan error, 1)

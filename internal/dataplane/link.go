@@ -95,7 +95,9 @@ func newLink(s *Session, role wire.Role, name string, o LinkOptions) *Link {
 func (l *Link) Done() <-chan struct{} { return l.done }
 
 // Err returns why, nil before Done is closed: a *PeerError, ErrTransferLimit,
-// ErrClosed after our own DETACH, or the error of the session or connection.
+// ErrClosed after our own DETACH, or the error of the session or connection. A
+// DETACH of the peer that crosses ours and bears an error makes ErrClosed a
+// *PeerError: what was settled last has come too late for it.
 func (l *Link) Err() error {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
