@@ -43,8 +43,7 @@ type worker struct {
 	link    *receiving
 	ctx     context.Context // of the deliveries of link, a lifetime: ends with it
 	stop    context.CancelCauseFunc
-	left    chan struct{} // closed and replaced whenever a call has ended and somebody waits
-	excused bool          // its handler waits for the Shutdown or Close that waits for handlers
+	left    chan struct{} // closed and replaced whenever a call has ended, or waits for a stop, and somebody waits
 }
 
 // workerKey finds the worker in a handler's context.
@@ -212,15 +211,6 @@ func (w *worker) tellLocked() {
 	}
 }
 
-// excuse lets nobody wait for the worker's handler, for good: no other call
-// follows it.
-func (w *worker) excuse() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.excused = true
-	w.tellLocked()
-}
-
 // takenBack cancels the handler of a delivery that the peer took back, if this
 // worker has it.
 func (w *worker) takenBack(r *receiving, id uint32) bool {
@@ -276,12 +266,14 @@ func (w *worker) unsettled() (n int) {
 	return n
 }
 
-// settled waits until the worker has no delivery or is excused, or until ctx
-// ends.
-func (w *worker) settled(ctx context.Context) error {
+// settled waits until the worker has no delivery, or its handler waits for st,
+// or until ctx ends.
+func (w *worker) settled(ctx context.Context, st *stop) error {
+	waits := &w.s.c.waits
+	defer waits.awaited(st, w)
 	for {
 		w.mu.Lock()
-		if w.current == nil || w.excused {
+		if w.current == nil {
 			w.mu.Unlock()
 			return nil
 		}
@@ -290,6 +282,9 @@ func (w *worker) settled(ctx context.Context) error {
 		}
 		left := w.left
 		w.mu.Unlock()
+		if !waits.mayAwait(st, w) {
+			return nil
+		}
 		select {
 		case <-left:
 		case <-ctx.Done():

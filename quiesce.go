@@ -10,8 +10,8 @@ import (
 )
 
 // stop is steps 1 to 4 for one subscription.
-func (s *Subscription) stop(ctx context.Context, caller *worker) error {
-	settle := s.quiesce(ctx, caller)
+func (s *Subscription) stop(ctx context.Context, st *stop) error {
+	settle := s.quiesce(ctx, st)
 	late, cancel := withGrace(ctx)
 	defer cancel()
 	detach := s.detach(late)
@@ -21,7 +21,7 @@ func (s *Subscription) stop(ctx context.Context, caller *worker) error {
 
 // quiesce takes the credit back, lets the running handler finish, and releases
 // what no handler has begun.
-func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
+func (s *Subscription) quiesce(ctx context.Context, st *stop) error {
 	s.mu.Lock()
 	if s.closing == nil {
 		s.closing = &stop{done: closedChannel}
@@ -36,7 +36,7 @@ func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
 	}
 	if r == nil || ended { // handlers of a link that is lost may run
 		s.holds.end()
-		return s.awaitHandlers(ctx, caller)
+		return s.awaitHandlers(ctx, st)
 	}
 	s.setState(Draining, nil)
 	s.arrange()
@@ -47,7 +47,7 @@ func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
 		return first(s.reader.quiet(ctx, r), drained)
 	}
 	released := s.releaseHeld()
-	finished := s.awaitHandlers(ctx, caller)
+	finished := s.awaitHandlers(ctx, st)
 	return first(finished, released, s.releaseHeld(), drained)
 }
 
@@ -97,14 +97,11 @@ func (s *Subscription) releaseHeld() error {
 	return failed
 }
 
-// awaitHandlers waits for the running handlers until ctx ends, then ends their
-// contexts.
-func (s *Subscription) awaitHandlers(ctx context.Context, caller *worker) error {
+// awaitHandlers waits for the running handlers, but those that wait for st, until
+// ctx ends, then ends their contexts.
+func (s *Subscription) awaitHandlers(ctx context.Context, st *stop) error {
 	return each(s.workers, func(w *worker) error {
-		if w == caller {
-			return nil
-		}
-		if err := w.settled(ctx); err != nil {
+		if err := w.settled(ctx, st); err != nil {
 			w.abandon(ErrShutdown)
 			s.c.log.Warn("handler did not return", logAddress, string(s.addr))
 			return fmt.Errorf("amqpflow: stop %q: a handler did not return: %w", s.addr, err)
