@@ -182,16 +182,26 @@ func (w *worker) invoke(ctx context.Context, started time.Duration) (err error) 
 	return err
 }
 
-// finish settles what the handler has not settled, and ends the call.
+// finish settles what the handler has not settled, and ends the call, even where
+// runtime.Goexit in an observer lets nothing behind it run.
 func (w *worker) finish(ds []*Delivery, err error, started time.Duration) {
+	defer func() {
+		switch {
+		case len(ds) > 0:
+			w.finish(ds, err, started)
+		case w.again == nil:
+			w.leave()
+		}
+	}()
 	if len(ds) > 1 && err == nil {
-		ds = w.acceptAll(ds, started)
+		all := ds
+		ds = nil // they are settled before any is told of
+		ds = w.acceptAll(all, started)
 	}
-	for _, d := range ds {
+	for len(ds) > 0 {
+		d := ds[0]
+		ds = ds[1:]
 		w.s.finish(w.ctx, d, err, started, w.lane())
-	}
-	if w.again == nil {
-		w.leave()
 	}
 }
 

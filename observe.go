@@ -8,9 +8,14 @@ import (
 )
 
 // Observer gets told what happens. Any field may be nil. The functions are
-// called from the goroutine in which the event occurred, several at once, and
-// must return soon: a delivery, or the end of a link, waits for them. One that
-// panics is logged and changes nothing else.
+// called when the event occurs, several at once, and must return soon: a
+// delivery, or the end of a link, waits for them. One that panics is logged and
+// changes nothing else.
+//
+// Connection, State and Error may call Shutdown, Close and Pause: what they are
+// told by is then waited for no longer than half a second. So may Published for
+// the outcome of a Send. Settled, Shutdown and Published for a Publish must start
+// a goroutine for that: Shutdown waits for whoever calls them.
 type Observer struct {
 	// Connection is called when the connection is open (up, nil) and when it
 	// is gone (false, the cause; nil after a clean Shutdown). While it is gone

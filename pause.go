@@ -36,7 +36,7 @@ func (s *Subscription) Pause(ctx context.Context) error {
 	r := s.link
 	s.mu.Unlock()
 	if told {
-		s.c.observe.state(s, Paused, nil)
+		s.tellState(Paused, nil)
 	}
 	s.arrange()
 	if r == nil {
@@ -68,7 +68,7 @@ func (s *Subscription) Resume() error {
 	}
 	s.mu.Unlock()
 	if told {
-		s.c.observe.state(s, Attached, nil)
+		s.tellState(Attached, nil)
 	}
 	s.arrange()
 	return nil

@@ -66,7 +66,9 @@ func (s *Subscription) drain(caller context.Context, r *receiving) error {
 	ctx, cancel := context.WithTimeout(caller, bound)
 	defer cancel()
 	err := r.link.Drain(ctx)
-	r.sweep(caller)
+	sweeping, cancelSweep := context.WithTimeout(caller, bound)
+	defer cancelSweep()
+	r.sweep(sweeping)
 	if err != nil && !errors.Is(r.link.Err(), dataplane.ErrClosed) {
 		return fmt.Errorf("amqpflow: drain %q: %w", s.addr, err)
 	}

@@ -120,14 +120,29 @@ func (l *sendingLink) watch() {
 		reports, left := l.reports, l.inFlight
 		l.reports = nil
 		l.mu.Unlock()
-		for _, r := range reports {
-			outcome, err := outcomeOf(l.s.addr, r.plane)
-			p.report(l.s.addr, outcome, r.started, err)
-		}
+		l.tell(reports)
 		if lost == nil && left == 0 {
 			return
 		}
 	}
+}
+
+// tell tells of outcomes.
+func (l *sendingLink) tell(reports []report) {
+	p := l.s.p
+	for _, r := range reports {
+		outcome, err := outcomeOf(l.s.addr, r.plane)
+		p.note(l.s.addr, outcome, err)
+	}
+	if len(reports) == 0 || p.c.opts.Observer.Published == nil {
+		return
+	}
+	p.c.tell(p.c.life, func() {
+		for _, r := range reports {
+			outcome, err := outcomeOf(l.s.addr, r.plane)
+			p.c.observe.published(l.s.addr, outcome, since(r.started), err)
+		}
+	})
 }
 
 // resolved counts a Send or a reply out.

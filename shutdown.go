@@ -195,7 +195,7 @@ func (c *core) shutdown(ctx context.Context, conn *connection, subs []*Subscript
 	err := first(settle, detach, senders, session, closed)
 	c.awaitGoroutines(late[stepAwait], conn)
 	if conn != nil { // else its loss was told
-		c.observe.connection(false, err)
+		c.tell(c.life, func() { c.observe.connection(false, err) })
 	}
 	report := ShutdownReport{After: time.Since(started), Uncertain: int(c.pub.uncertain.Load() - uncertain), Err: err}
 	for _, s := range subs {
@@ -206,8 +206,11 @@ func (c *core) shutdown(ctx context.Context, conn *connection, subs []*Subscript
 	return err
 }
 
-// awaitGoroutines waits, within ctx, for what the connection's end has ended.
+// awaitGoroutines waits, within ctx, for what the connection's end has ended. What
+// hangs in a function of the user's is left behind.
 func (c *core) awaitGoroutines(ctx context.Context, conn *connection) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
 	ended := make(chan struct{})
 	c.enders.Go(func() {
 		c.wg.Wait()
