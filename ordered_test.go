@@ -274,39 +274,46 @@ func TestOrderedRetry_takenBackWhileItWaits(t *testing.T) {
 }
 
 func TestOrderedRetry_stuckLaneIsReportedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var reported gathered[error]
-		book := new(logbook)
-		p, b, sub := serve(t, func(_ context.Context, d *amqpflow.Delivery) error {
-			if d.Attempt() < 4 {
-				return amqpflow.RetryAfter(10*time.Second, errors.New("no answer"))
-			}
-			return nil
-		}, &amqpflow.SubscribeOptions{
+	for name, opts := range map[string]amqpflow.SubscribeOptions{
+		"the only lane": {OrderedRetry: true, Credit: 10},
+		"one of two lanes": {
 			OrderedRetry: true, Workers: 2, Credit: 10,
 			PartitionBy: func(*amqpflow.Delivery) string { return "one" },
-		}, &amqpflow.Options{IdleTimeout: -1, Logger: book.logger(), Observer: &amqpflow.Observer{Error: func(err error) { reported.add(err) }}})
-		for range 5 {
-			p.deliver("orders", data("x"))
-		}
-		quiet()
-		assert.Empty(t, reported.all(), "half is not more than half")
-		p.deliver("orders", data("x"))
-		quiet()
-		require.Len(t, reported.all(), 1)
-		assert.ErrorContains(t, reported.all()[0], `amqpflow: retry in order "orders"`)
-		assert.ErrorContains(t, reported.all()[0], "no answer")
-		book.assertLine(t, "level=ERROR", "a lane holds more than half of the window", "address=orders", "behind=5")
-		for range 2 {
-			p.deliver("orders", data("x"))
-		}
-		<-time.After(29 * time.Second)
-		assert.Len(t, reported.all(), 1, "further attempts are the same episode")
-		<-time.After(2 * time.Second)
-		assert.Equal(t, uint64(1), sub.Stats().Accepted)
-		assert.Len(t, reported.all(), 2, "the next delivery is another")
-		shutdown(t, b)
-	})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var reported gathered[error]
+				book := new(logbook)
+				p, b, sub := serve(t, func(_ context.Context, d *amqpflow.Delivery) error {
+					if d.Attempt() < 4 {
+						return amqpflow.RetryAfter(10*time.Second, errors.New("no answer"))
+					}
+					return nil
+				}, &opts, &amqpflow.Options{IdleTimeout: -1, Logger: book.logger(), Observer: &amqpflow.Observer{Error: func(err error) { reported.add(err) }}})
+				for range 5 {
+					p.deliver("orders", data("x"))
+				}
+				quiet()
+				assert.Empty(t, reported.all(), "half is not more than half")
+				p.deliver("orders", data("x"))
+				quiet()
+				require.Len(t, reported.all(), 1)
+				assert.ErrorContains(t, reported.all()[0], `amqpflow: retry in order "orders"`)
+				assert.ErrorContains(t, reported.all()[0], "no answer")
+				book.assertLine(t, "level=ERROR", "a lane holds more than half of the window", "address=orders", "behind=5")
+				for range 2 {
+					p.deliver("orders", data("x"))
+				}
+				<-time.After(29 * time.Second)
+				assert.Len(t, reported.all(), 1, "further attempts are the same episode")
+				<-time.After(2 * time.Second)
+				assert.Equal(t, uint64(1), sub.Stats().Accepted)
+				assert.Len(t, reported.all(), 2, "the next delivery is another")
+				shutdown(t, b)
+			})
+		})
+	}
 }
 
 func TestOrderedRetry_linkLossEndsTheHold(t *testing.T) {
