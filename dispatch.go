@@ -147,8 +147,8 @@ func (w *worker) deliver(ctx context.Context, ds []*Delivery) {
 			return
 		}
 	}
-	w.call.Deliveries = append(w.shown[:0], ds...)
-	w.shown = w.call.Deliveries
+	w.shown = append(w.shown[:0], ds...)
+	w.call.Deliveries = w.shown
 	err := w.invoke(ctx, ds, started)
 	w.finish(ds, err, started)
 	clear(w.shown)
