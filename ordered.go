@@ -67,7 +67,8 @@ func (w *worker) reattempt() (ds []*Delivery, ctx context.Context) {
 	from := e.d.from
 	w.mu.Lock()
 	w.again = nil
-	goesOn := !w.s.stopping.Load() && !isClosed(from.link.Done()) && e.d.status.CompareAndSwap(statusHeld, statusSettled)
+	goesOn := !w.s.stopping.Load() && !isClosed(from.link.Done()) && !from.link.IsTakenBack(e.d.id) &&
+		e.d.status.CompareAndSwap(statusHeld, statusSettled)
 	if goesOn {
 		if w.ctx.Err() != nil {
 			w.beginLocked(from)
@@ -80,7 +81,7 @@ func (w *worker) reattempt() (ds []*Delivery, ctx context.Context) {
 	if goesOn {
 		return w.taken, ctx
 	}
-	if e.d.status.Load() != statusSettled {
+	if e.d.status.Load() == statusHeld { // else whoever ended its hold has told
 		w.s.holds.tell(e, w.s.settleClaimed(e.d, e.state, Modified))
 	}
 	w.leave()

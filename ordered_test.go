@@ -263,12 +263,32 @@ func TestOrderedRetry_takenBackWhileItWaits(t *testing.T) {
 		id := p.deliver("orders", data("bad"))
 		p.deliver("orders", data("good"))
 		quiet()
-		p.send(p.link("orders", wire.RoleReceiver).channel, &wire.Disposition{
-			Role: wire.RoleSender, First: id, Last: id, Settled: true, State: wire.State{Kind: wire.StateReleased},
-		})
+		p.takeBack(id)
 		quiet()
 		assert.Equal(t, map[uint32][]wire.StateKind{id: {wire.StateReleased}, 1: {wire.StateAccepted}}, p.outcomes())
 		assert.Equal(t, []string{"bad/1", "good/1"}, calls.all())
+		shutdown(t, b)
+	})
+}
+
+func TestOrderedRetry_linkLostWhileItWaitsIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		book := new(logbook)
+		var failed, settled gathered[error]
+		p, b, _ := serve(t, func(context.Context, *amqpflow.Delivery) error {
+			return amqpflow.RetryAfter(time.Hour, errors.New("x"))
+		}, &amqpflow.SubscribeOptions{OrderedRetry: true}, &amqpflow.Options{IdleTimeout: -1, Logger: book.logger(), Observer: &amqpflow.Observer{
+			Error:   func(err error) { failed.add(err) },
+			Settled: func(_ *amqpflow.Delivery, _ amqpflow.Outcome, _ time.Duration, err error) { settled.add(err) },
+		}})
+		p.deliver("orders", data("x"))
+		quiet()
+		l := p.link("orders", wire.RoleReceiver)
+		p.send(l.channel, &wire.Detach{Handle: l.attach.Handle, Closed: true})
+		quiet()
+		assert.Len(t, failed.all(), 1)
+		assert.Len(t, settled.all(), 1)
+		assert.Empty(t, book.line("taken back by the peer"))
 		shutdown(t, b)
 	})
 }

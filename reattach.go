@@ -65,6 +65,7 @@ func (s *Subscription) linkLost(r *receiving, cause error, a *attempts) bool {
 		s.purge(r)
 	}
 	s.holds.drop(r)
+	s.handover.forget(r)
 	if !over {
 		s.reader.lost(r)
 	}
