@@ -35,7 +35,9 @@ type PublishFunc func(ctx context.Context, addr Address, m *amqp.Message) error
 
 // PublishMiddleware wraps every Publish, Send and reply. It is applied once,
 // by New. It gets the whole encoded message, may change it, and must pass on a
-// context that comes from the one it got.
+// context that comes from the one it got. It may call next more than once
+// before it returns, one call after the other, to any address: each call sends a
+// message of its own, and a Send's Receipt is that of the last one queued.
 type PublishMiddleware func(next PublishFunc) PublishFunc
 
 func newPublisher(c *core) *Publisher {
