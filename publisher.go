@@ -78,9 +78,10 @@ func newPublisher(c *core) *Publisher {
 //
 // While the connection is lost, or the link before the first frame was queued,
 // Publish waits for the next one, behind the publishes to addr before it, and
-// returns ErrNotConnected, with ctx's error, when ctx ends first; at once with
-// Options.FailFastPublish, or where Options.MaxPending wait already. A link that
-// the peer refuses is an *AttachError at once, for all who waited for it.
+// returns ErrNotConnected, with ctx's error, when ctx ends first; at once when the
+// broker shuts down, with Options.FailFastPublish, or where Options.MaxPending wait
+// already. A link that the peer refuses is an *AttachError at once, for all who
+// waited for it.
 //
 // ctx bounds the call exactly; its error stays in the chain. A message whose
 // first frame was queued is finished whatever ctx does. Nothing is sent again by

@@ -85,8 +85,8 @@ func (s *sending) renew(ctx context.Context, old *sendingLink) error {
 		s.failed = 0
 	default:
 		s.failed++
-		if c.backoff.Wait(ctx, c.backoff.Delay(s.failed)) != nil {
-			return s.p.waited(ctx)
+		if err := s.rest(ctx, c.backoff.Delay(s.failed)); err != nil {
+			return err
 		}
 	}
 	conn, err := s.p.await(ctx)
@@ -98,6 +98,23 @@ func (s *sending) renew(ctx context.Context, old *sendingLink) error {
 		return err
 	}
 	return s.p.links.attach(newSendingLink(s, conn), node)
+}
+
+// rest waits for d, no longer than the broker lives: Shutdown waits for the
+// publish.
+func (s *sending) rest(ctx context.Context, d time.Duration) error {
+	c := s.p.c
+	both, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
+	switch {
+	case c.backoff.Wait(both, d) == nil:
+		return nil
+	case ctx.Err() != nil:
+		return s.p.waited(ctx)
+	default:
+		return c.notConnected()
+	}
 }
 
 // send puts a message on the link of the address once it is its turn. While no frame of the
