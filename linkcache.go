@@ -287,6 +287,6 @@ func (lc *linkCache) probe(conn *connection, node address.Node) error {
 		return nil
 	}
 	defer conn.discard(alone)
-	_, _, err = conn.send(alone, rand.Text(), node)
+	_, _, err = conn.attachSender(alone, rand.Text(), node)
 	return err
 }

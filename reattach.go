@@ -112,7 +112,7 @@ func (s *Subscription) reattach(a *attempts) *receiving {
 			break
 		}
 		a.tries++
-		r, err := conn.receive(s)
+		r, err := conn.attachReceiver(s)
 		if err == nil {
 			return s.attached(r, a)
 		}

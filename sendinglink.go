@@ -90,7 +90,7 @@ func (l *sendingLink) attach(node address.Node) {
 // for it.
 func (l *sendingLink) attachOn(sess *session, node address.Node) (err error) {
 	for {
-		l.link, l.amqp, err = l.conn.send(sess, l.name, node)
+		l.link, l.amqp, err = l.conn.attachSender(sess, l.name, node)
 		if !errors.Is(err, dataplane.ErrLimit) || !l.s.p.links.makeRoom(l) {
 			return err
 		}
