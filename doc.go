@@ -129,7 +129,8 @@
 // 30 s, jittered in full. They are short again only once a link or a connection
 // has moved a delivery or lasted for 10 s. What the peer refuses for a reason
 // that time alone will not heal (the credentials, unauthorized-access, not-found,
-// not-allowed) is tried every 30 s, and reported each time.
+// not-allowed) is tried every 30 s, and reported each time. Where only some of
+// several URLs refuse so, delays grow as ever: the others may heal.
 //
 // Only two things end a subscription by themselves: a peer that sends more than
 // its credit (ErrCreditExceeded), and an address that the peer has no form for

@@ -38,7 +38,9 @@ func (cn *connection) receive(s *Subscription) (*receiving, error) {
 		limit = s.opts.MaxMessageSize + payloadSlack
 	}
 	name := rand.Text()
-	link, err := sess.plane.Expect(wire.RoleReceiver, name, dataplane.LinkOptions{MaxMessage: limit, Window: s.opts.Credit})
+	link, err := sess.plane.Expect(wire.RoleReceiver, name, dataplane.LinkOptions{
+		MaxMessage: limit, Window: s.opts.Credit, Returned: cn.returned(),
+	})
 	if err != nil {
 		cn.discard(sess)
 		return nil, err

@@ -60,7 +60,7 @@ type Options struct {
 	MaxSessions int
 	// ConnectRetry makes the first Connect try again, with growing delays, until
 	// its context ends. What is wrong with options, URL and registrations still
-	// fails at once.
+	// fails at once, and so does an address that the peer has no form for.
 	ConnectRetry bool
 	// FailoverURLs are tried in turn where the Broker's URL cannot be connected
 	// to, at the first Connect and after each loss; the URL itself comes first
