@@ -218,7 +218,9 @@ func (b *Broker) Subscriptions() []*Subscription {
 // step that failed, for each URL that was tried (with ErrAuthentication in its
 // chain where the peer refused the credentials); an *AttachError for each
 // link that was refused; ErrConnectedElsewhere after ConnectInProcess;
-// ErrShutdown after Shutdown; and Err's error after a FailFast. When it fails
+// ErrShutdown after Shutdown; Err's error after a FailFast; and ErrNotConnected,
+// with ctx's error, where a connection that was lost is not back when ctx ends.
+// When it fails
 // everything is closed again, the subscriptions are registered as before, and
 // Connect may be called again. With Options.ConnectRetry it fails only for what
 // is wrong with options, URL and registrations, an address that the peer has no

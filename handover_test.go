@@ -76,7 +76,6 @@ func TestRetryAfter_handedOverKeepsOtherAnnotations(t *testing.T) {
 	})
 }
 
-// retried is a message as it comes again: the header, and what the peer adds.
 // A retry that the broker may never have heard of comes again at once: that says
 // nothing about how it holds others.
 func TestRetryAfter_handedOverOnALinkThatIsLost(t *testing.T) {
@@ -117,6 +116,7 @@ func TestRetryAfter_handedOverOnALinkThatIsLost(t *testing.T) {
 	}
 }
 
+// retried is a message as it comes again: the header, and what the peer adds.
 func retried(body string) []byte {
 	header := wire.Header{Priority: wire.DefaultPriority, DeliveryCount: 1}
 	annotated, err := wire.AppendSection(header.Append(nil), wire.CodeMessageAnnotations, wire.Map{{Key: wire.Symbol("x-opt-delivery-time"), Value: time.Now()}})

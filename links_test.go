@@ -43,6 +43,7 @@ func TestLinks_idleForFiveMinutesAreClosed(t *testing.T) {
 	})
 }
 
+// A link whose Send has no outcome yet is not idle.
 func TestLinks_unconfirmedSendKeepsItsLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeer(t)
@@ -148,6 +149,8 @@ func TestLinks_leastRecentlyUsedGoesFirst(t *testing.T) {
 	})
 }
 
+// While every link has something under way there is none to close; a peer with
+// room for no more must not be asked for more.
 func TestLinks_burstToMoreAddressesThanLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const addresses = 300
@@ -173,6 +176,8 @@ func TestLinks_burstToMoreAddressesThanLinks(t *testing.T) {
 	})
 }
 
+// A publish that finds no room, and no link to close, waits within its context
+// and not beyond Shutdown.
 func TestLinks_noRoomEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const room = 256
@@ -200,6 +205,8 @@ func TestLinks_noRoomEndsWithTheContext(t *testing.T) {
 	})
 }
 
+// harsh is a peer of an unknown product that refuses the attaches to "bad" by
+// ending their session, as older RabbitMQ does, once refusing is true.
 func harsh(t *testing.T, refusing *atomic.Bool) *peer {
 	p := newPeer(t)
 	p.open.Properties = nil
@@ -236,6 +243,8 @@ func TestLinks_refusalThatEndsTheSessionHarmsNoOtherAddress(t *testing.T) {
 	})
 }
 
+// An address that attached once and is refused later still harms none: it has
+// been moved away, or its next attach is alone.
 func TestLinks_refusalAfterASuccessfulAttach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var refusing atomic.Bool
@@ -262,6 +271,7 @@ func TestLinks_refusalAfterASuccessfulAttach(t *testing.T) {
 	})
 }
 
+// Where the probe's session is one too many the attach itself has to tell.
 func TestLinks_publishOnAPeerWithOneSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeer(t)

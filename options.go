@@ -71,8 +71,9 @@ type Options struct {
 	//
 	// Default: it waits for the connection within its context.
 	FailFastPublish bool
-	// MaxPending is how many publishes may wait for a lost connection; one more
-	// returns ErrNotConnected at once. A negative value means none.
+	// MaxPending is how many of the publishes that begin while the connection is
+	// lost may wait for it; one more returns ErrNotConnected at once. Those under
+	// way when it is lost wait besides. A negative value means none.
 	//
 	// Default: 10000.
 	MaxPending int
