@@ -36,3 +36,9 @@ func WithBackoff(b *Broker, longest time.Duration) *Broker {
 
 // Yielded is how many deliveries of a Stream are remembered as not settled.
 func Yielded(s *Stream) int { return s.reader.unsettled() }
+
+// SettleUnseen settles a delivery behind the subscription's back: the data plane
+// refuses to settle it again.
+func SettleUnseen(s *Subscription, id uint32) error {
+	return s.receiving().link.Settle(id, stateAccepted)
+}
