@@ -8,9 +8,9 @@ import (
 )
 
 // Observer gets told what happens. Any field may be nil. The functions are
-// called when the event occurs, several at once, and must return soon: a
-// delivery, or the end of a link, waits for them. One that panics is logged and
-// changes nothing else.
+// called from any goroutine, several at once, and must return soon: what they are
+// told of waits for them, be it a delivery, the end of a link or the next attempt
+// to connect. One that panics is logged and changes nothing else.
 //
 // Connection, State and Error may call Shutdown, Close and Pause: what they are
 // told by is then waited for no longer than half a second. So may Published for
