@@ -54,7 +54,7 @@ type core struct {
 	done      chan struct{}  // closed when finished
 	wg        sync.WaitGroup // the subscriptions' goroutines and the supervisor; waited for by Shutdown
 	calls     sync.WaitGroup // calls into go-amqp whose caller may have left; waited for by Shutdown
-	enders    sync.WaitGroup // Shutdown's own waits, which may outlive it where a goroutine hangs
+	enders    sync.WaitGroup // Shutdown's own waits, and calls of observers, which may outlive it where a goroutine hangs
 	waits     waits
 }
 
