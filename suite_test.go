@@ -46,6 +46,7 @@ type behaviour struct {
 
 var behaviours = []behaviour{
 	{"wrongPasswordFailsAtSASL", wrongPasswordFailsAtSASL},
+	{"virtualHostIsTheHostname", virtualHostIsTheHostname},
 	{"refusedAttachNamesTheAddress", refusedAttachNamesTheAddress},
 	{"refusedAttachHarmsNoSibling", refusedAttachHarmsNoSibling},
 	{"readingAttachesNoSender", readingAttachesNoSender},
@@ -66,6 +67,7 @@ var behaviours = []behaviour{
 	{"retriedComesBackWithAHigherCount", retriedComesBackWithAHigherCount},
 	{"retriedTooOftenIsDeadLettered", retriedTooOftenIsDeadLettered},
 	{"rejectedIsDeadLettered", rejectedIsDeadLettered},
+	{"deadLettersAreHandledLikeAnyOther", deadLettersAreHandledLikeAnyOther},
 	{"releasedComesBackWithTheSameCount", releasedComesBackWithTheSameCount},
 	{"failFastLeavesTheDeliveryToThePeer", failFastLeavesTheDeliveryToThePeer},
 
@@ -77,8 +79,13 @@ var behaviours = []behaviour{
 	{"consumerTimeoutTakesTheDeliveryBack", consumerTimeoutTakesTheDeliveryBack},
 
 	{"unroutableIsReleased", unroutableIsReleased},
+	{"fullQueueRejectsWithItsReason", fullQueueRejectsWithItsReason},
+	{"oversizedPublishHarmsNoOther", oversizedPublishHarmsNoOther},
+	{"reservedAnnotationKeysHarmNoLink", reservedAnnotationKeysHarmNoLink},
+	{"givenUpLargePublishesStayWhole", givenUpLargePublishesStayWhole},
 	{"publishStormLosesNoAnswer", publishStormLosesNoAnswer},
 	{"publishesLeaveInOrder", publishesLeaveInOrder},
+	{"otherFieldsKeepTheDefaultPriority", otherFieldsKeepTheDefaultPriority},
 
 	{"oneLaneKeepsItsOrder", oneLaneKeepsItsOrder},
 	{"blockedLaneLeavesTheOthersRunning", blockedLaneLeavesTheOthersRunning},
