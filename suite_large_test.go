@@ -106,7 +106,9 @@ func markOf(t *testing.T, body string, sizes ...int) string {
 	t.Helper()
 	name, _, _ := bytes.Cut([]byte(body), []byte("\n"))
 	require.Contains(t, sizes, len(body), "the size of %s", name)
-	require.True(t, markedBody(string(name), len(body)) == body, "%s is mixed with another", name)
+	if body != markedBody(string(name), len(body)) {
+		require.Fail(t, "a mixed body", "%s is mixed with another", name)
+	}
 	return string(name)
 }
 

@@ -70,6 +70,8 @@ var behaviours = []behaviour{
 	{"deadLettersAreHandledLikeAnyOther", deadLettersAreHandledLikeAnyOther},
 	{"releasedComesBackWithTheSameCount", releasedComesBackWithTheSameCount},
 	{"failFastLeavesTheDeliveryToThePeer", failFastLeavesTheDeliveryToThePeer},
+	{"badPayloadsStopNobody", badPayloadsStopNobody},
+	{"panicsAreFailuresAndTheServiceLives", panicsAreFailuresAndTheServiceLives},
 
 	{"retryIsHeldAndComesBackCounted", retryIsHeldAndComesBackCounted},
 	{"longRetryIsThePeersWhereItHoldsIt", longRetryIsThePeersWhereItHoldsIt},
@@ -116,6 +118,7 @@ var behaviours = []behaviour{
 	{"tenThousandAddressesThroughTwoHundredLinks", tenThousandAddressesThroughTwoHundredLinks},
 	{"refusedAddressHarmsNoPublisher", refusedAddressHarmsNoPublisher},
 	{"subscribeAndCloseLeavesNothing", subscribeAndCloseLeavesNothing},
+	{"givenUpAttachesLeaveNothing", givenUpAttachesLeaveNothing},
 	{"everySubscriptionOfATopicGetsACopy", everySubscriptionOfATopicGetsACopy},
 
 	{"shutdownReleasesWhatWasNotBegun", shutdownReleasesWhatWasNotBegun},
