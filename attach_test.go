@@ -1,8 +1,10 @@
 package amqpflow_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -63,4 +65,42 @@ func TestBroker_topicToReceiveFromIsUnsupportedByRabbitMQ(t *testing.T) {
 		assert.Empty(t, p.sent(wire.CodeAttach))
 		assertGone(t, p)
 	})
+}
+
+// What only the peer's OPEN tells of a registration is as final as what is wrong
+// with it before.
+func TestBroker_connectRetryIsNotForWhatNoPeerWillChange(t *testing.T) {
+	for name, tc := range map[string]struct {
+		addr amqpflow.Address
+		opts *amqpflow.SubscribeOptions
+		want func(*testing.T, error)
+	}{
+		"no form for the address": {"topic:prices", nil, func(t *testing.T, err error) {
+			require.ErrorIs(t, err, amqpflow.ErrUnsupported)
+		}},
+		"dead letters to itself": {"orders", &amqpflow.SubscribeOptions{DeadLetter: "/queues/orders"}, func(t *testing.T, err error) {
+			var bad *amqpflow.OptionError
+			require.ErrorAs(t, err, &bad)
+			assert.Equal(t, "SubscribeOptions.DeadLetter", bad.Field)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ps := newPeers(t, nil)
+				b := amqpflow.New("amqp://localhost", &amqpflow.Options{Dialect: amqpflow.DialectRabbitMQ, ConnectRetry: true})
+				sub := b.Subscribe(tc.addr, accepting, tc.opts)
+				b.Subscribe("others", accepting)
+				started := time.Now()
+				err := b.ConnectInProcess(within(t, time.Hour), ps.dial)
+				assert.Zero(t, time.Since(started))
+				tc.want(t, err)
+				require.NotErrorIs(t, err, context.DeadlineExceeded)
+				var refused *amqpflow.AttachError
+				require.ErrorAs(t, err, &refused)
+				assert.Equal(t, tc.addr, refused.Address)
+				assert.Len(t, ps.dialed(), 1)
+				assert.Equal(t, amqpflow.Registered, sub.State())
+			})
+		})
+	}
 }

@@ -99,20 +99,13 @@ func (w *worker) acceptAll(ds []*Delivery, started time.Duration) (rest []*Deliv
 		accepted = append(accepted, d)
 	}
 	w.ids = ids
-	err := from.link.SettleAll(ids, stateAccepted)
-	if err == nil {
-		s.outcomes[Accepted].Add(uint64(len(ids)))
-		// A large batch leaves a gap that is to be filled while the next one,
-		// which is there already, is handled.
-		from.grant(4*len(ids) >= s.opts.Credit)
-	} else {
-		err = &SettleError{Address: s.addr, Outcome: Accepted, Err: err}
-	}
+	failed := from.link.SettleAll(ids, stateAccepted)
+	s.outcomes[Accepted].Add(uint64(len(ids) - len(failed)))
+	// A large batch leaves a gap that is to be filled while the next one,
+	// which is there already, is handled.
+	from.grant(4*len(ids) >= s.opts.Credit)
 	for _, d := range accepted {
-		if err != nil {
-			d.status.Store(statusLost)
-		}
-		s.report(d, Accepted, nil, err, since(started), slog.LevelDebug)
+		s.report(d, Accepted, nil, s.written(d, Accepted, failed[d.id]), since(started), slog.LevelDebug)
 	}
 	return rest
 }

@@ -215,14 +215,17 @@ func (b *Broker) Subscriptions() []*Subscription {
 //
 // ctx bounds the call. It returns the join of everything that is wrong with
 // the options and the registrations, before any I/O; a *ConnectError with the
-// step that failed (of the last URL that was tried; with ErrAuthentication in
-// its chain where the peer refused the credentials); an *AttachError for each
+// step that failed, for each URL that was tried (with ErrAuthentication in its
+// chain where the peer refused the credentials); an *AttachError for each
 // link that was refused; ErrConnectedElsewhere after ConnectInProcess;
-// ErrShutdown after Shutdown; and Err's error after a FailFast. When it fails
+// ErrShutdown after Shutdown; Err's error after a FailFast; and ErrNotConnected,
+// with ctx's error, where a connection that was lost is not back when ctx ends.
+// When it fails
 // everything is closed again, the subscriptions are registered as before, and
 // Connect may be called again. With Options.ConnectRetry it fails only for what
-// is wrong with options, URL and registrations, and when ctx ends, whose error
-// is in the chain then, beside the last failure.
+// is wrong with options, URL and registrations, an address that the peer has no
+// form for (ErrUnsupported) among them, and when ctx ends, whose error is in the
+// chain then, beside the last failure.
 //
 // Spec: 2.2 (version negotiation), 2.4.1 (open), 2.5.1 (begin), 2.6.3
 // (attach), 5.3 (SASL).

@@ -72,8 +72,8 @@ func (s *Subscription) claim(d *Delivery, status uint32, outcome Outcome) error 
 	if d.status.CompareAndSwap(statusOpen, status) {
 		return nil
 	}
-	if d.status.Load() == statusTakenBack {
-		return &SettleError{Address: s.addr, Outcome: outcome, Err: errTakenBack}
+	if d.status.Load() == statusLost {
+		return &SettleError{Address: s.addr, Outcome: outcome, Err: ErrLinkLost}
 	}
 	return ErrSettled
 }
@@ -81,23 +81,30 @@ func (s *Subscription) claim(d *Delivery, status uint32, outcome Outcome) error 
 // settleClaimed is settleAs for a delivery that was claimed as held.
 func (s *Subscription) settleClaimed(d *Delivery, state *wire.State, outcome Outcome) error {
 	if !d.status.CompareAndSwap(statusHeld, statusSettled) {
-		s.giveUp(d)
-		return &SettleError{Address: s.addr, Outcome: outcome, Err: errTakenBack}
+		return ErrSettled
 	}
 	return s.dispose(d, state, outcome)
 }
 
 // dispose writes the disposition of a delivery that was claimed.
 func (s *Subscription) dispose(d *Delivery, state *wire.State, outcome Outcome) error {
-	err := d.from.link.Settle(d.id, state)
+	err := s.written(d, outcome, d.from.link.Settle(d.id, state))
 	s.reader.done(d)
-	if err != nil {
-		d.status.Store(statusLost)
-		return &SettleError{Address: s.addr, Outcome: outcome, Err: err}
+	if err == nil {
+		s.outcomes[outcome].Add(1)
 	}
-	s.outcomes[outcome].Add(1)
 	d.from.grant(false)
-	return nil
+	return err
+}
+
+// written is the error of a delivery that was settled with err: nil, or why its
+// outcome is lost.
+func (s *Subscription) written(d *Delivery, outcome Outcome, err error) error {
+	if err == nil {
+		return nil
+	}
+	d.status.Store(statusLost)
+	return &SettleError{Address: s.addr, Outcome: outcome, Err: err}
 }
 
 // finish settles a delivery whose handler has ended with err, unless it is
@@ -121,7 +128,9 @@ func (s *Subscription) report(d *Delivery, outcome Outcome, err, settleErr error
 		s.logOutcome(d, outcome, err, level)
 		s.c.observe.settled(d, outcome, took, err)
 	case errors.Is(settleErr, ErrSettled):
-		if err != nil {
+		if d.settled && err != nil {
+			s.logDelivery(d, slog.LevelWarn, "handler failed with a delivery that is gone", err)
+		} else if err != nil {
 			s.c.log.Debug("handler's error after it had settled", logAddress, string(s.addr), logError, err)
 		}
 	default:
@@ -135,13 +144,12 @@ func (s *Subscription) report(d *Delivery, outcome Outcome, err, settleErr error
 func (s *Subscription) conclude(ctx context.Context, d *Delivery, err error, took time.Duration, lane *worker) (Outcome, error) {
 	if d.settled {
 		d.leave()
+		if chosen := chosenOutcome(err); chosen != nil && chosen.Outcome == OutcomeNone {
+			return s.settle(ctx, d, err, took, lane)
+		}
 		return OutcomeNone, ErrSettled
 	}
-	switch d.status.Load() {
-	case statusTakenBack:
-		s.giveUp(d)
-		return OutcomeOf(err), &SettleError{Address: s.addr, Outcome: OutcomeOf(err), Err: errTakenBack}
-	case statusSettled, statusHeld, statusLost:
+	if d.status.Load() != statusOpen {
 		return OutcomeNone, ErrSettled
 	}
 	var result error

@@ -78,7 +78,7 @@ func (c *core) connect(ctx context.Context, dial dialFunc) error {
 	for failed := 1; ; failed++ {
 		err := c.connectOnce(ctx, way, subs)
 		switch {
-		case err == nil || !c.opts.ConnectRetry:
+		case err == nil || !c.opts.ConnectRetry || unattachable(err):
 			return err
 		case ctx.Err() != nil && failure != nil:
 			return fmt.Errorf("%w: %w", failure, causeOf(ctx, nil))

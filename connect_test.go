@@ -133,11 +133,6 @@ func TestBroker_connectSendsWhatTheURLSays(t *testing.T) {
 	}
 }
 
-// A peer that stops answering: the context ends the wait exactly, whatever the
-// step, and the socket is closed.
-// assertGone asserts that the client has closed its half of the connection.
-// A real socket, so that the kernel says whether it is closed, and the
-// runtime whether anything runs on.
 func TestBroker_badRegistrationsAreRefusedBeforeAnyIO(t *testing.T) {
 	b := amqpflow.New("amqp://localhost", &amqpflow.Options{DialContext: noDial(t)})
 	b.Subscribe("", accepting)

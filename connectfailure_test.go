@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -19,6 +20,8 @@ import (
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
+// A peer that stops answering: the context ends the wait exactly, whatever the
+// step, and the socket is closed.
 func TestBroker_connectEndsWithItsContextWhereverThePeerFallsSilent(t *testing.T) {
 	saslOnly := func(f frame) bool { return f.proto == wire.ProtoAMQP }
 	for _, tc := range []struct {
@@ -67,6 +70,7 @@ func TestBroker_connectEndsWithItsContextWhereverThePeerFallsSilent(t *testing.T
 	}
 }
 
+// assertGone asserts that the client has closed its half of the connection.
 func assertGone(t *testing.T, p *peer) {
 	t.Helper()
 	select {
@@ -186,11 +190,13 @@ func TestBroker_failedAttachClosesEverythingAndConnectCanBeRepeated(t *testing.T
 	})
 }
 
+// A real socket, so that the kernel says whether it is closed, and the
+// runtime whether anything runs on.
 func TestBroker_failedConnectLeavesNothingOpen(t *testing.T) {
 	s := amqptest.NewServer(&amqptest.Options{Users: map[string]string{"user": "right"}})
 	defer func() { assert.NoError(t, s.Close()) }()
 	url := s.URL()
-	base := countGoroutines()
+	base := runtime.NumGoroutine()
 	var open atomic.Int32
 	b := amqpflow.New("amqp://user:wrong@"+url[len("amqp://"):], &amqpflow.Options{
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {

@@ -44,9 +44,8 @@ func (d *Delivery) came() time.Time { return processStart.Add(d.at) }
 const (
 	statusOpen uint32 = iota
 	statusSettled
-	statusTakenBack // by the peer
-	statusHeld      // its outcome is decided, its disposition waits
-	statusLost      // it was to be settled, and its link was gone
+	statusHeld // its outcome is decided, its disposition waits
+	statusLost // it was to be settled, and its link was gone, or the peer had taken it back
 )
 
 type decodedMessage struct {

@@ -87,6 +87,19 @@ func TestDelivery_atMostOnceIsSettledAlready(t *testing.T) {
 	})
 }
 
+func TestFailFast_ofAnAtMostOnceHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fatal := errors.New("fatal")
+		p, b, _ := serve(t, func(context.Context, *amqpflow.Delivery) error {
+			return amqpflow.FailFast(fatal)
+		}, &amqpflow.SubscribeOptions{AtMostOnce: true})
+		p.deliver("orders", data("x"))
+		<-b.Done()
+		require.Equal(t, fatal, b.Err())
+		_ = b.Shutdown(within(t, time.Second))
+	})
+}
+
 func TestDelivery_givesWhatTheMessageSays(t *testing.T) {
 	when := time.UnixMilli(1_700_000_000_123).UTC()
 	payload := (&wire.Header{Durable: true, Priority: 4, DeliveryCount: 2}).Append(nil)

@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/amqpflow/amqpflow/internal/dataplane"
 )
 
 // The path of one delivery, from the socket to its disposition:
@@ -31,6 +33,7 @@ type worker struct {
 	taken []*Delivery // run's alone, reused
 	ready []*Delivery // run's alone, reused: what of a batch is decoded
 	ids   []uint32    // run's alone, reused: what of a batch is accepted at once
+	shown []*Delivery // run's alone, reused: what middleware may change, Call.Deliveries
 	call  Call        // run's alone, reused
 	reply []byte      // run's alone: the buffer of its replies
 	stuck bool        // run's alone: reportStuck has said so of the current delivery
@@ -144,9 +147,11 @@ func (w *worker) deliver(ctx context.Context, ds []*Delivery) {
 			return
 		}
 	}
-	w.call.Deliveries = ds
-	err := w.invoke(ctx, started)
+	w.shown = append(w.shown[:0], ds...)
+	w.call.Deliveries = w.shown
+	err := w.invoke(ctx, ds, started)
 	w.finish(ds, err, started)
+	clear(w.shown)
 	if w.again == nil {
 		clear(w.taken)
 		clear(w.ready)
@@ -165,16 +170,16 @@ func (w *worker) panicked(d *Delivery, value any) *PanicError {
 // invoke calls middleware and handler. A panic is their error; after
 // runtime.Goexit it finishes the deliveries itself, since nothing behind it
 // runs any more.
-func (w *worker) invoke(ctx context.Context, started time.Duration) (err error) {
+func (w *worker) invoke(ctx context.Context, ds []*Delivery, started time.Duration) (err error) {
 	returned := false
 	defer func() {
 		if returned {
 			return
 		}
 		value := recover()
-		failure := w.panicked(w.call.Deliveries[0], value)
+		failure := w.panicked(ds[0], value)
 		if value == nil {
-			w.finish(w.call.Deliveries, failure, started)
+			w.finish(ds, failure, started)
 		}
 		err = failure
 	}()
@@ -223,17 +228,14 @@ func (w *worker) excuse() {
 
 // takenBack cancels the handler of a delivery that the peer took back, if this
 // worker has it.
-func (w *worker) takenBack(r *receiving, id uint32) bool {
+func (w *worker) takenBack(r *receiving, id uint32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, d := range w.current {
 		if d.from == r && d.id == id {
-			d.takenBack()
-			w.stop(errTakenBack)
-			return true
+			w.stop(dataplane.ErrTakenBack)
 		}
 	}
-	return false
 }
 
 // cancel ends the context of a link's handlers.

@@ -30,8 +30,8 @@
 //
 // Delivery is at least once. A delivery is settled after its handler returned,
 // with one disposition, or not at all: when its link, the connection or the
-// process is lost first, the peer delivers the message again. So a handler
-// must bear to see a message twice. With SubscribeOptions.AtMostOnce the peer
+// process is lost before the peer has read that, the peer delivers the message
+// again. Dispositions are gathered for up to a millisecond. So a handler must bear to see a message twice. With SubscribeOptions.AtMostOnce the peer
 // forgets a message when it sends it; then a message can be lost and is never
 // seen twice.
 //
@@ -129,11 +129,13 @@
 // 30 s, jittered in full. They are short again only once a link or a connection
 // has moved a delivery or lasted for 10 s. What the peer refuses for a reason
 // that time alone will not heal (the credentials, unauthorized-access, not-found,
-// not-allowed) is tried every 30 s, and reported each time.
+// not-allowed) is tried every 30 s, and reported each time. Where only some of
+// several URLs refuse so, delays grow as ever: the others may heal.
 //
-// Only two things end a subscription by themselves: a peer that sends more than
-// its credit (ErrCreditExceeded), and an address that the peer has no form for
-// (ErrUnsupported). Only FailFast and Shutdown end the broker. Until the first
+// Only three things end a subscription by themselves: a peer that sends more than
+// its credit (ErrCreditExceeded), an address that the peer has no form for
+// (ErrUnsupported), and a SubscribeOptions.DeadLetter that is the source itself by
+// another of the peer's names for it (*OptionError). Only FailFast and Shutdown end the broker. Until the first
 // Connect has succeeded nothing is tried again, unless Options.ConnectRetry says
 // so.
 //
@@ -144,8 +146,8 @@
 //
 // A publish waits for the connection, within its context, in the order of the
 // calls to its address; so does one whose link is lost before its first frame
-// was queued. At most Options.MaxPending wait; with Options.FailFastPublish none
-// does. A publish whose link the peer refuses returns the *AttachError at once,
+// was queued. Of those that begin while it is lost at most Options.MaxPending
+// wait; with Options.FailFastPublish none does. A publish whose link the peer refuses returns the *AttachError at once,
 // and the next publish tries again.
 //
 // Broker.Ready says what is missing and why, Subscription.State is Attaching

@@ -16,6 +16,11 @@ func SetHandOverAbove(t *testing.T, d time.Duration) {
 // HandedOver is how many retries that the broker holds are remembered.
 func HandedOver(s *Subscription) int { return int(s.handover.pending.Load()) }
 
+// WithJitter draws delays from jitter, which gets each one's bound.
+func WithJitter(b *Broker, jitter func(time.Duration) time.Duration) {
+	b.c.backoff.Jitter = jitter
+}
+
 // WithoutJitter makes the delays between attempts, and before retries, what they
 // are at most.
 func WithoutJitter(b *Broker) *Broker {
@@ -31,3 +36,9 @@ func WithBackoff(b *Broker, longest time.Duration) *Broker {
 
 // Yielded is how many deliveries of a Stream are remembered as not settled.
 func Yielded(s *Stream) int { return s.reader.unsettled() }
+
+// SettleUnseen settles a delivery behind the subscription's back: the data plane
+// refuses to settle it again.
+func SettleUnseen(s *Subscription, id uint32) error {
+	return s.receiving().link.Settle(id, stateAccepted)
+}

@@ -47,9 +47,14 @@ func (s *Subscription) failed(ctx context.Context, f *failure) (Outcome, error) 
 func (s *Subscription) retry(f *failure) (Outcome, error) {
 	delay := s.delay(f)
 	if f.lane == nil && s.handsOver(f.d, delay) {
-		f.state = delayed(f.state, delay)
-		s.logDelivery(f.d, slog.LevelWarn, "retry handed over to the peer", f.err, logDelay, delay)
-	} else if (delay > 0 || f.lane != nil) && s.hold(f, delay) {
+		err := s.settleClaimed(f.d, delayed(f.state, delay), Modified)
+		if err == nil {
+			s.handover.remember(f.d, delay)
+			s.logDelivery(f.d, slog.LevelWarn, "retry handed over to the peer", f.err, logDelay, delay)
+		}
+		return Modified, err
+	}
+	if (delay > 0 || f.lane != nil) && s.hold(f, delay) {
 		s.logDelivery(f.d, slog.LevelWarn, "retry held", f.err, logDelay, delay)
 		return Modified, errHeld
 	}

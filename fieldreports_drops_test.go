@@ -149,9 +149,19 @@ func TestFieldReport_B44_concurrentUseWithDrops(t *testing.T) {
 	for id := range confirmed {
 		assert.NotZero(t, s.received[id], "%s was confirmed and is lost", id)
 	}
-	for id := range s.received {
-		assert.True(t, confirmed[id] || uncertain[id], id)
+	stored := map[string]int{} // what is stored is accepted once, however often it was delivered
+	for i := range stormAddresses {
+		for _, done := range server.Settlements(stormAddress(i)) {
+			if done.Outcome == amqpflow.Accepted {
+				stored[done.MessageID]++
+			}
+		}
 	}
+	for id, n := range stored {
+		assert.True(t, confirmed[id] || uncertain[id], id)
+		assert.Equal(t, 1, n, "%s was sent twice", id)
+	}
+	assert.Len(t, s.received, len(stored))
 	s.assertUnchanged(t)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,8 +129,16 @@ func TestFieldReport_B45_orderSurvivesRetriesDropsAndShutdown(t *testing.T) {
 			require.NoError(t, server.Connect(t.Context(), b))
 			return b
 		}
-		publisher := amqpflow.New("amqp://localhost")
+		var drops atomic.Uint32
+		publisher := amqpflow.New("amqp://localhost", &amqpflow.Options{Observer: &amqpflow.Observer{Connection: func(up bool, err error) {
+			if !up && err != nil {
+				drops.Add(1)
+			}
+		}}})
 		require.NoError(t, server.Connect(t.Context(), publisher))
+		b := service()
+		before := b.Subscriptions()[0]
+		require.NoError(t, server.Fault(amqptest.Drop().After(total/4)))
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			for n := 1; n <= total; {
@@ -139,16 +148,18 @@ func TestFieldReport_B45_orderSurvivesRetriesDropsAndShutdown(t *testing.T) {
 				}
 			}
 		})
-		b := service()
-		require.NoError(t, server.Fault(amqptest.Drop().After(total/4)))
-		require.NoError(t, server.Fault(amqptest.Drop().After(total)))
 		<-half
 		shutdown(t, b)
 		b = service()
+		after := b.Subscriptions()[0]
+		require.NoError(t, server.Fault(amqptest.Drop().After(total/4)))
 		<-all
 		wg.Wait()
 		shutdown(t, b)
 		shutdown(t, publisher)
+		assert.Equal(t, uint64(1), before.Stats().Reattached, "one drop before the shutdown")
+		assert.Equal(t, uint64(1), after.Stats().Reattached, "and one behind it")
+		assert.Equal(t, uint32(2), drops.Load(), "of the publisher's connection, too")
 		mu.Lock()
 		defer mu.Unlock()
 		inOrder(t, handled)
@@ -158,33 +169,34 @@ func TestFieldReport_B45_orderSurvivesRetriesDropsAndShutdown(t *testing.T) {
 	})
 }
 
-// What was not begun goes back oldest first, and behind it nothing that was
-// failed overtakes it: Close with a window full of prefetched deliveries.
+// What was not begun goes back oldest first: Close with a window full of
+// prefetched deliveries. On the wire neighbours leave as one range, in whatever
+// order they were released, so what tells is which of those that cannot be
+// released is the first to fail.
 func TestFieldReport_B45_closeReleasesOldestFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		block := make(chan struct{})
-		p, b, sub := serve(t, func(context.Context, *amqpflow.Delivery) error { <-block; return nil }, &amqpflow.SubscribeOptions{Credit: 20})
-		for range 20 {
-			p.deliver("orders", data("x"))
-		}
-		quiet()
-		time.AfterFunc(time.Second, func() { close(block) })
-		require.NoError(t, sub.Close(within(t, 5*time.Second)))
-		var order []uint32
-		for _, f := range p.sent(wire.CodeDisposition) {
-			d := f.perf.(*wire.Disposition)
-			for id := d.First; id != d.Last+1; id++ {
-				if d.State.Kind == wire.StateReleased {
-					order = append(order, id)
-				}
+	for gone := uint32(1); gone < 20; gone++ {
+		synctest.Test(t, func(t *testing.T) {
+			block := make(chan struct{})
+			p, b, sub := serve(t, func(context.Context, *amqpflow.Delivery) error { <-block; return nil }, &amqpflow.SubscribeOptions{Credit: 20})
+			for range 20 {
+				p.deliver("orders", data("x"))
 			}
-		}
-		require.Len(t, order, 19)
-		for i, id := range order {
-			assert.Equal(t, uint32(i+1), id)
-		}
-		shutdown(t, b)
-	})
+			quiet()
+			for id := gone; id < 20; id++ {
+				require.NoError(t, amqpflow.SettleUnseen(sub, id))
+			}
+			time.AfterFunc(time.Second, func() { close(block) })
+			err := sub.Close(within(t, 5*time.Second))
+			require.ErrorAs(t, err, new(*amqpflow.SettleError))
+			require.ErrorContains(t, err, fmt.Sprintf("delivery %d is not outstanding", gone))
+			outcomes := p.outcomes()
+			for id := uint32(1); id < gone; id++ {
+				assert.Equal(t, []wire.StateKind{wire.StateReleased}, outcomes[id])
+			}
+			assert.Equal(t, uint64(gone-1), sub.Stats().Released)
+			shutdown(t, b)
+		})
+	}
 }
 
 func closedChan(ch <-chan struct{}) bool {

@@ -77,19 +77,7 @@ func TestFieldReport_B12_heldBackPublishesKeepTheirContexts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPeer(t)
-				open := tc.window
-				p.on(wire.CodeBegin, func(f frame) bool {
-					p.send(f.channel, &wire.Begin{
-						RemoteChannel: wire.Some(uint32(f.channel)), IncomingWindow: open, OutgoingWindow: 100, HandleMax: 255,
-					})
-					return true
-				})
-				p.on(wire.CodeAttach, func(f frame) bool {
-					a := f.perf.(*wire.Attach)
-					p.send(f.channel, &wire.Attach{Name: a.Name, Handle: a.Handle, Role: wire.RoleReceiver, Source: a.Source, Target: a.Target})
-					p.flow(f.channel, a.Handle, open, tc.credit)
-					return true
-				})
+				p.holdBack(tc.window, tc.credit)
 				b := amqpflow.New("amqp://localhost")
 				p.connect(b)
 				cancelled, cancel := context.WithCancel(t.Context())
@@ -124,14 +112,6 @@ func TestFieldReport_B12_heldBackPublishesKeepTheirContexts(t *testing.T) {
 			})
 		})
 	}
-}
-
-// flow opens a session's window and gives a client that sends credit.
-func (p *peer) flow(channel uint16, handle, window, credit uint32) {
-	p.send(channel, &wire.Flow{
-		NextIncomingID: wire.Some(0), IncomingWindow: window, OutgoingWindow: 100,
-		Handle: wire.Some(handle), DeliveryCount: wire.Some(0), LinkCredit: wire.Some(credit),
-	})
 }
 
 // A peer that announces no limit and detaches the link over a message that is
@@ -194,60 +174,6 @@ func TestFieldReport_B34_oversizedPublishPoisonsNoOther(t *testing.T) {
 		for range 10 {
 			require.NoError(t, pub.Publish(t.Context(), "out", "x"))
 		}
-		shutdown(t, b)
-	})
-}
-
-// A context that ends in the middle of a large message: DESIGN.md finishes the
-// message instead of replacing the link, and nothing stands in between its
-// frames.
-func TestFieldReport_B36_cancelledLargeMessageIsFinishedBeforeTheNext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPeer(t)
-		p.open.MaxFrameSize = 512
-		p.on(wire.CodeBegin, func(f frame) bool {
-			p.send(f.channel, &wire.Begin{RemoteChannel: wire.Some(uint32(f.channel)), IncomingWindow: 1, OutgoingWindow: 100, HandleMax: 255})
-			return true
-		})
-		p.on(wire.CodeAttach, func(f frame) bool {
-			a := f.perf.(*wire.Attach)
-			p.send(f.channel, &wire.Attach{Name: a.Name, Handle: a.Handle, Role: wire.RoleReceiver, Source: a.Source, Target: a.Target})
-			p.flow(f.channel, a.Handle, 1, 100)
-			return true
-		})
-		b := amqpflow.New("amqp://localhost")
-		p.connect(b)
-		_, err := b.Publisher().Send(within(t, 300*time.Millisecond), "out", make([]byte, 2000))
-		require.ErrorIs(t, err, amqpflow.ErrUncertain)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		small := make([]*amqpflow.Receipt, 5)
-		var wg sync.WaitGroup
-		for i := range small {
-			wg.Go(func() {
-				var err error
-				small[i], err = b.Publisher().Send(t.Context(), "out", fmt.Sprint(i))
-				assert.NoError(t, err)
-			})
-			synctest.Wait()
-		}
-		require.Len(t, p.sent(wire.CodeTransfer), 1, "the window holds all back behind the first frame")
-		l := p.link("out", wire.RoleSender)
-		p.send(l.channel, &wire.Flow{NextIncomingID: wire.Some(1), IncomingWindow: 100, OutgoingWindow: 100})
-		wg.Wait()
-		for _, receipt := range small {
-			require.NoError(t, receipt.Wait(t.Context()))
-		}
-		var bodies []int
-		var payload []byte
-		for _, f := range p.sent(wire.CodeTransfer) {
-			sent := f.perf.(*wire.Transfer)
-			assert.False(t, sent.Aborted)
-			if payload = append(payload, sent.Payload...); !sent.More {
-				bodies = append(bodies, len(bodyOf(t, payload)))
-				payload = nil
-			}
-		}
-		assert.Equal(t, []int{2000, 1, 1, 1, 1, 1}, bodies)
 		shutdown(t, b)
 	})
 }

@@ -158,7 +158,8 @@ func (b *Broker) Subscribe(addr Address, fn func(context.Context, *Delivery) err
 }
 
 // Call is one call of a handler: one delivery, or a batch. It is valid until
-// the call returns.
+// the call returns. What middleware takes out of Deliveries the handler does not
+// see; it is settled as the others are.
 type Call struct {
 	Subscription *Subscription
 	Deliveries   []*Delivery

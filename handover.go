@@ -2,6 +2,7 @@ package amqpflow
 
 import (
 	"hash/maphash"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,14 +31,18 @@ type handover struct {
 	until map[uint64]returning // by what does not change about a message
 }
 
-type returning struct{ early, due time.Time } // before early it comes too early
+type returning struct {
+	from       *receiving
+	early, due time.Time // before early it comes too early
+}
 
-// handsOver says whether a retry is to be held by the broker, and remembers it.
+// handsOver says whether a retry is to be held by the broker.
 func (s *Subscription) handsOver(d *Delivery, delay time.Duration) bool {
-	h := &s.handover
-	if delay <= handOverAbove || !d.from.conn.holds || h.refused.Load() {
-		return false
-	}
+	return delay > handOverAbove && d.from.conn.holds && !s.handover.refused.Load()
+}
+
+// remember remembers a retry that was handed over.
+func (h *handover) remember(d *Delivery, delay time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
@@ -48,10 +53,18 @@ func (s *Subscription) handsOver(d *Delivery, delay time.Duration) bool {
 		if h.until == nil {
 			h.until = make(map[uint64]returning)
 		}
-		h.until[d.fingerprint()] = returning{early: now.Add(delay / 2), due: now.Add(delay)}
+		h.until[d.fingerprint()] = returning{from: d.from, early: now.Add(delay / 2), due: now.Add(delay)}
 		h.pending.Store(int32(len(h.until)))
 	}
-	return true
+}
+
+// forget forgets what was handed over on a link that is lost: the peer may never
+// have heard of it, and delivers it again at once.
+func (h *handover) forget(r *receiving) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	maps.DeleteFunc(h.until, func(_ uint64, e returning) bool { return e.from == r })
+	h.pending.Store(int32(len(h.until)))
 }
 
 // forgetLocked forgets what is due: another consumer may have got it.

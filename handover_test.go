@@ -3,6 +3,7 @@ package amqpflow_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -73,6 +74,46 @@ func TestRetryAfter_handedOverKeepsOtherAnnotations(t *testing.T) {
 		assert.Equal(t, started.Add(time.Hour).UTC(), annotations.Get("x-opt-delivery-time"))
 		shutdown(t, b)
 	})
+}
+
+// A retry that the broker may never have heard of comes again at once: that says
+// nothing about how it holds others.
+func TestRetryAfter_handedOverOnALinkThatIsLost(t *testing.T) {
+	for _, settled := range []bool{false, true} {
+		t.Run(fmt.Sprintf("settled before the loss=%v", settled), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				book := new(logbook)
+				goOn := make(chan struct{})
+				p, b, sub := serveRabbit(t, "4.3.6", func(context.Context, *amqpflow.Delivery) error {
+					<-goOn
+					return amqpflow.RetryAfter(time.Minute, errors.New("x"))
+				}, &amqpflow.Options{Logger: book.logger(), IdleTimeout: -1})
+				p.deliver("orders", data("x"))
+				quiet()
+				lose := func() {
+					l := p.link("orders", wire.RoleReceiver)
+					p.send(l.channel, &wire.Detach{Handle: l.attach.Handle, Closed: true})
+					quiet()
+				}
+				if settled {
+					close(goOn)
+					quiet()
+					lose()
+				} else {
+					lose()
+					close(goOn)
+				}
+				<-time.After(time.Second)
+				require.NoError(t, sub.Attached(t.Context()))
+				p.deliver("orders", retried("x"))
+				quiet()
+				assert.Empty(t, book.line("does not hold"))
+				assert.Zero(t, sub.Stats().Retrying)
+				assert.Equal(t, 1, amqpflow.HandedOver(sub))
+				shutdown(t, b)
+			})
+		})
+	}
 }
 
 // retried is a message as it comes again: the header, and what the peer adds.

@@ -73,8 +73,8 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// goroutines waits until no more than base goroutines are left, and says how
-// many there are.
+// assertGoroutines waits until no more than base goroutines are left, and shows
+// them where there are more.
 func assertGoroutines(t *testing.T, base int) {
 	t.Helper()
 	deadline := time.Now().Add(5 * time.Second)
@@ -95,8 +95,6 @@ func shutdown(t *testing.T, b *amqpflow.Broker) {
 	t.Helper()
 	assert.NoError(t, b.Shutdown(within(t, 10*time.Second)))
 }
-
-func countGoroutines() int { return runtime.NumGoroutine() }
 
 // quiet waits, in a bubble, until nothing more happens: settlements are
 // gathered for up to a millisecond before they leave.

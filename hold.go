@@ -41,7 +41,7 @@ func (h *holds) add(e *held) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	full := e.lane == nil && 2*len(h.queue) >= h.s.opts.Credit
-	if h.shut || full || isClosed(e.d.from.link.Done()) {
+	if h.shut || full || isClosed(e.d.from.link.Done()) || e.d.from.link.IsTakenBack(e.d.id) {
 		return false
 	}
 	heap.Push(&h.queue, e)
@@ -101,18 +101,10 @@ func (h *holds) resume() {
 }
 
 // takenBack ends the hold of a delivery that the peer took back.
-func (h *holds) takenBack(r *receiving, id uint32) bool {
-	h.mu.Lock()
-	taken := h.takeLocked(func(e *held) bool { return e.d.from == r && e.d.id == id })
-	h.mu.Unlock()
-	for _, e := range taken {
-		e.d.takenBack()
-		if e.lane == nil {
-			h.tell(e, h.s.settleClaimed(e.d, e.state, Modified))
-		}
-		e.wake()
-	}
-	return len(taken) > 0
+func (h *holds) takenBack(r *receiving, id uint32) {
+	h.settle(func() []*held {
+		return h.takeLocked(func(e *held) bool { return e.d.from == r && e.d.id == id })
+	})
 }
 
 // takeLocked takes out what matches, oldest delivery first.

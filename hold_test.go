@@ -218,9 +218,7 @@ func TestRetry_heldDeliveryThatIsTakenBackIsAnsweredAtOnce(t *testing.T) {
 		}, nil, &amqpflow.Options{Logger: book.logger()})
 		id := p.deliver("orders", data("x"))
 		quiet()
-		p.send(p.link("orders", wire.RoleReceiver).channel, &wire.Disposition{
-			Role: wire.RoleSender, First: id, Last: id, Settled: true, State: wire.State{Kind: wire.StateReleased},
-		})
+		p.takeBack(id)
 		quiet()
 		assert.Equal(t, map[uint32][]wire.StateKind{id: {wire.StateReleased}}, p.outcomes())
 		assert.Zero(t, sub.Stats().Retrying)

@@ -52,8 +52,8 @@ func (lc *linkCache) get(addr Address) (*sending, error) {
 			return nil, err
 		}
 		s = &sending{p: lc.p, addr: addr, node: node, turn: make(chan struct{}, 1)}
-		if len(lc.links) >= maxLinks {
-			s.evicted = lc.evictLocked(nil)
+		if len(lc.links) >= maxLinks && !lc.closed {
+			s.room = lc.discardLocked(lc.evictLocked(nil))
 		}
 		lc.links[addr] = s
 		if lc.timer == nil && !lc.closed {
@@ -71,10 +71,8 @@ func (lc *linkCache) attach(l *sendingLink, node address.Node) error {
 	if lc.closed {
 		return lc.p.c.notConnected()
 	}
-	evicted := l.s.evicted
-	l.s.evicted = nil
 	l.s.link.Store(l)
-	lc.p.c.calls.Go(func() { l.attach(node, evicted) })
+	lc.p.c.calls.Go(func() { l.attach(node) })
 	return nil
 }
 
@@ -141,11 +139,14 @@ func (lc *linkCache) othersLocked(l *sendingLink) bool {
 }
 
 // idleLocked reports whether nobody uses the address and its link, if any, has
-// nothing under way.
+// nothing under way: a Publish that was given up has the turn.
 func (s *sending) idleLocked() bool {
+	if s.users > 0 || len(s.turn) > 0 {
+		return false
+	}
 	l := s.link.Load()
-	if s.users > 0 || l == nil {
-		return s.users == 0
+	if l == nil {
+		return true
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,6 +173,24 @@ func (lc *linkCache) evictLocked(wanting *sendingLink) *sendingLink {
 	return oldest.link.Load()
 }
 
+// discardLocked closes a link, if any, that was taken out, and returns what is
+// closed when it has gone. It is not to be called once the cache is closed:
+// Shutdown may wait for the broker's calls then.
+//
+// Its goroutine ends when the peer has answered, or the connection is lost, and
+// is waited for by the broker's calls.
+func (lc *linkCache) discardLocked(l *sendingLink) <-chan struct{} {
+	if l == nil {
+		return nil
+	}
+	gone := make(chan struct{})
+	lc.p.c.calls.Go(func() {
+		defer close(gone)
+		_ = l.close(context.Background())
+	})
+	return gone
+}
+
 // closeIdle closes the links that were idle for long. It runs in the timer's
 // goroutine and does not wait.
 func (lc *linkCache) closeIdle() {
@@ -187,7 +206,7 @@ func (lc *linkCache) closeIdle() {
 		case !s.idleLocked():
 		case idle >= linkIdle:
 			delete(lc.links, addr)
-			lc.p.c.calls.Go(func() { _ = s.link.Load().close(context.Background()) })
+			lc.discardLocked(s.link.Load())
 		default:
 			next = min(next, linkIdle-idle)
 		}
@@ -268,6 +287,6 @@ func (lc *linkCache) probe(conn *connection, node address.Node) error {
 		return nil
 	}
 	defer conn.discard(alone)
-	_, _, err = conn.send(alone, rand.Text(), node)
+	_, _, err = conn.attachSender(alone, rand.Text(), node)
 	return err
 }

@@ -21,10 +21,10 @@ import (
 // delivery is dropped unread: the data plane cannot tell them apart.
 const payloadSlack = 1 << 20
 
-// receive attaches a subscription's receiving link.
+// attachReceiver attaches a subscription's receiving link.
 //
 // Spec: 2.6.3, 3.5.3.
-func (cn *connection) receive(s *Subscription) (*receiving, error) {
+func (cn *connection) attachReceiver(s *Subscription) (*receiving, error) {
 	node, err := s.source(cn.dialect)
 	if err != nil {
 		return nil, err
@@ -38,7 +38,9 @@ func (cn *connection) receive(s *Subscription) (*receiving, error) {
 		limit = s.opts.MaxMessageSize + payloadSlack
 	}
 	name := rand.Text()
-	link, err := sess.plane.Expect(wire.RoleReceiver, name, dataplane.LinkOptions{MaxMessage: limit, Window: s.opts.Credit})
+	link, err := sess.plane.Expect(wire.RoleReceiver, name, dataplane.LinkOptions{
+		MaxMessage: limit, Window: s.opts.Credit, Returned: cn.returned(),
+	})
 	if err != nil {
 		cn.discard(sess)
 		return nil, err
@@ -82,10 +84,10 @@ func (s *Subscription) source(d address.Dialect) (address.Node, error) {
 	return node, err
 }
 
-// send attaches a sending link on the publisher's session.
+// attachSender attaches a sending link on the publisher's session.
 //
 // Spec: 2.6.3, 3.5.4.
-func (cn *connection) send(sess *session, name string, node address.Node) (*dataplane.Link, *amqp.Sender, error) {
+func (cn *connection) attachSender(sess *session, name string, node address.Node) (*dataplane.Link, *amqp.Sender, error) {
 	link, err := sess.plane.Expect(wire.RoleSender, name, dataplane.LinkOptions{})
 	if err != nil {
 		return nil, nil, err

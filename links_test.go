@@ -43,6 +43,7 @@ func TestLinks_idleForFiveMinutesAreClosed(t *testing.T) {
 	})
 }
 
+// A link whose Send has no outcome yet is not idle.
 func TestLinks_unconfirmedSendKeepsItsLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeer(t)
@@ -56,6 +57,62 @@ func TestLinks_unconfirmedSendKeepsItsLink(t *testing.T) {
 		require.NoError(t, r.Wait(t.Context()))
 		<-time.After(10 * time.Minute)
 		assert.Len(t, p.sent(wire.CodeDetach), 1)
+		shutdown(t, b)
+	})
+}
+
+// A Publish whose context has ended waits for nothing more, but its message does.
+func TestLinks_unansweredPublishKeepsItsLink(t *testing.T) {
+	for name, inNeed := range map[string]bool{"idle": false, "another wants its place": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPeer(t)
+				p.on(wire.CodeBegin, func(f frame) bool { // there is room for one link
+					p.send(f.channel, &wire.Begin{RemoteChannel: wire.Some(uint32(f.channel)), IncomingWindow: 100, OutgoingWindow: 100})
+					return true
+				})
+				b := amqpflow.New("amqp://localhost", &amqpflow.Options{IdleTimeout: -1})
+				p.connect(b)
+				p.mute(wire.CodeTransfer)
+				require.ErrorIs(t, b.Publisher().Publish(within(t, time.Second), "out", "x"), amqpflow.ErrUncertain)
+				other := make(chan error, 1)
+				if inNeed {
+					go func() { other <- b.Publisher().Publish(within(t, time.Hour), "other", "x") }()
+				}
+				<-time.After(20 * time.Minute)
+				assert.Empty(t, p.sent(wire.CodeDetach))
+				p.on(wire.CodeTransfer, func(frame) bool { return false })
+				p.settle(p.link("out", wire.RoleSender).channel, 0, stateOK)
+				if inNeed {
+					require.NoError(t, <-other)
+				} else {
+					<-time.After(10 * time.Minute)
+				}
+				assert.Len(t, p.sent(wire.CodeDetach), 1)
+				shutdown(t, b)
+			})
+		})
+	}
+}
+
+// Who leaves before its link is begun to be attached leaves nothing attached
+// either: half of these do.
+func TestLinks_evictedGoesWhoeverTakesItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most, more = 200, 20
+		p := newPeer(t)
+		b := amqpflow.New("amqp://localhost", &amqpflow.Options{IdleTimeout: -1})
+		p.connect(b)
+		for i := range most {
+			require.NoError(t, b.Publisher().Publish(t.Context(), amqpflow.Queue(fmt.Sprint(i)), "x"))
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		for i := range more {
+			require.ErrorIs(t, b.Publisher().Publish(ended, amqpflow.Queue(fmt.Sprint("more ", i)), "x"), amqpflow.ErrNotSent)
+			quiet()
+		}
+		assert.Len(t, p.sent(wire.CodeDetach), more)
 		shutdown(t, b)
 	})
 }
@@ -92,6 +149,8 @@ func TestLinks_leastRecentlyUsedGoesFirst(t *testing.T) {
 	})
 }
 
+// While every link has something under way there is none to close; a peer with
+// room for no more must not be asked for more.
 func TestLinks_burstToMoreAddressesThanLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const addresses = 300
@@ -117,6 +176,8 @@ func TestLinks_burstToMoreAddressesThanLinks(t *testing.T) {
 	})
 }
 
+// A publish that finds no room, and no link to close, waits within its context
+// and not beyond Shutdown.
 func TestLinks_noRoomEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const room = 256
@@ -144,6 +205,8 @@ func TestLinks_noRoomEndsWithTheContext(t *testing.T) {
 	})
 }
 
+// harsh is a peer of an unknown product that refuses the attaches to "bad" by
+// ending their session, as older RabbitMQ does, once refusing is true.
 func harsh(t *testing.T, refusing *atomic.Bool) *peer {
 	p := newPeer(t)
 	p.open.Properties = nil
@@ -180,6 +243,8 @@ func TestLinks_refusalThatEndsTheSessionHarmsNoOtherAddress(t *testing.T) {
 	})
 }
 
+// An address that attached once and is refused later still harms none: it has
+// been moved away, or its next attach is alone.
 func TestLinks_refusalAfterASuccessfulAttach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var refusing atomic.Bool
@@ -206,6 +271,7 @@ func TestLinks_refusalAfterASuccessfulAttach(t *testing.T) {
 	})
 }
 
+// Where the probe's session is one too many the attach itself has to tell.
 func TestLinks_publishOnAPeerWithOneSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeer(t)

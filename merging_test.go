@@ -12,6 +12,7 @@ import (
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
+// Eight workers settle a thousand deliveries in at most a hundred frames.
 func TestSettle_isMergedUnderConcurrency(t *testing.T) {
 	const n, workers = 1000, 8
 	p := newPeer(t)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -135,6 +137,45 @@ func TestMiddleware_thatDoesNotCallTheHandlerDecides(t *testing.T) {
 		assert.Equal(t, uint64(1), sub.Stats().Released)
 		shutdown(t, b)
 	})
+}
+
+// What middleware takes out of a batch its handler does not see, and shares the
+// batch's outcome, however the handler ends.
+func TestMiddleware_filtersABatch(t *testing.T) {
+	for name, end := range map[string]func() error{
+		"nil":    func() error { return nil },
+		"panic":  func() error { panic("x") },
+		"Goexit": func() error { runtime.Goexit(); return nil },
+	} {
+		for kept, want := range map[string]int{"twin": 1, "none": 0} {
+			t.Run(name+", keeps "+kept, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					p := newPeer(t)
+					b := amqpflow.New("amqp://localhost", &amqpflow.Options{IdleTimeout: -1})
+					amqpflow.SubscribeBatch(b, "orders", func(_ context.Context, ms []*amqpflow.Message[string]) error {
+						assert.Len(t, ms, want)
+						return end()
+					}, &amqpflow.SubscribeOptions{BatchSize: 3, RetryMin: -1, Middleware: []amqpflow.Middleware{func(next amqpflow.CallFunc) amqpflow.CallFunc {
+						return func(ctx context.Context, c *amqpflow.Call) error {
+							c.Deliveries = slices.DeleteFunc(c.Deliveries, func(d *amqpflow.Delivery) bool { return string(d.Data()) != kept })
+							return next(ctx, c)
+						}
+					}}})
+					p.connect(b)
+					for _, body := range []string{"a", "twin", "b"} {
+						p.deliver("orders", data(body))
+					}
+					quiet()
+					outcome := wire.StateAccepted
+					if name != "nil" {
+						outcome = wire.StateModified
+					}
+					assert.Equal(t, map[uint32][]wire.StateKind{0: {outcome}, 1: {outcome}, 2: {outcome}}, p.outcomes())
+					shutdown(t, b)
+				})
+			})
+		}
+	}
 }
 
 func TestMiddleware_seesTheHandlersPanic(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 )
 
 // Observer gets told what happens. Any field may be nil. The functions are
-// called from the goroutine in which the event occurred, several at once, and
-// must return soon: a delivery, or the end of a link, waits for them. One that
-// panics is logged and changes nothing else.
+// called from any goroutine, several at once, and must return soon: what they are
+// told of waits for them, be it a delivery, the end of a link or the next attempt
+// to connect. One that panics is logged and changes nothing else.
 type Observer struct {
 	// Connection is called when the connection is open (up, nil) and when it
 	// is gone (false, the cause; nil after a clean Shutdown). While it is gone

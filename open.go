@@ -57,8 +57,15 @@ func (c *core) open(ctx context.Context, way *route, repeated bool) (*connection
 	if len(failed) == 1 {
 		return nil, failed[0]
 	}
-	return nil, errors.Join(failed...)
+	return nil, urlErrors(failed)
 }
+
+// urlErrors are why none of several URLs could be connected to, an error each.
+// They are no errors.Join, since heals asks for less of them: one is enough.
+type urlErrors []error
+
+func (e urlErrors) Error() string   { return errors.Join(e...).Error() }
+func (e urlErrors) Unwrap() []error { return e }
 
 func (c *core) openTo(ctx context.Context, target *target, dial dialFunc) (*connection, error) {
 	failed := func(step string, err error) error {

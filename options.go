@@ -60,7 +60,7 @@ type Options struct {
 	MaxSessions int
 	// ConnectRetry makes the first Connect try again, with growing delays, until
 	// its context ends. What is wrong with options, URL and registrations still
-	// fails at once.
+	// fails at once, and so does an address that the peer has no form for.
 	ConnectRetry bool
 	// FailoverURLs are tried in turn where the Broker's URL cannot be connected
 	// to, at the first Connect and after each loss; the URL itself comes first
@@ -71,8 +71,9 @@ type Options struct {
 	//
 	// Default: it waits for the connection within its context.
 	FailFastPublish bool
-	// MaxPending is how many publishes may wait for a lost connection; one more
-	// returns ErrNotConnected at once. A negative value means none.
+	// MaxPending is how many of the publishes that begin while the connection is
+	// lost may wait for it; one more returns ErrNotConnected at once. Those under
+	// way when it is lost wait besides. A negative value means none.
 	//
 	// Default: 10000.
 	MaxPending int

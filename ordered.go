@@ -33,7 +33,7 @@ func (w *worker) hold(e *held) bool {
 // to hold more than half of the window.
 func (w *worker) reportStuck(e *held) {
 	behind := w.in.len()
-	if w.stuck || len(w.s.inboxes) == 1 || 2*(behind+1) <= w.s.opts.Credit {
+	if w.stuck || 2*(behind+1) <= w.s.opts.Credit {
 		return
 	}
 	w.stuck = true
@@ -49,10 +49,17 @@ func (w *worker) reportStuck(e *held) {
 // another way: the subscription was paused or stopped, or the link is gone.
 func (w *worker) reattempt() (ds []*Delivery, ctx context.Context) {
 	e := w.again
+	var brought <-chan struct{} // which nobody else would collect
+	if w.s.pulls() {
+		e.d.from.collect()
+		brought = e.d.from.link.Ready()
+	}
 	for waiting := true; waiting; {
 		select {
 		case <-w.resume:
 			waiting = false
+		case <-brought:
+			e.d.from.collect()
 		case <-w.in.ready:
 			w.reportStuck(e)
 		}
@@ -60,7 +67,8 @@ func (w *worker) reattempt() (ds []*Delivery, ctx context.Context) {
 	from := e.d.from
 	w.mu.Lock()
 	w.again = nil
-	goesOn := !w.s.stopping.Load() && !isClosed(from.link.Done()) && e.d.status.CompareAndSwap(statusHeld, statusSettled)
+	goesOn := !w.s.stopping.Load() && !isClosed(from.link.Done()) && !from.link.IsTakenBack(e.d.id) &&
+		e.d.status.CompareAndSwap(statusHeld, statusSettled)
 	if goesOn {
 		if w.ctx.Err() != nil {
 			w.beginLocked(from)
@@ -73,7 +81,7 @@ func (w *worker) reattempt() (ds []*Delivery, ctx context.Context) {
 	if goesOn {
 		return w.taken, ctx
 	}
-	if e.d.status.Load() != statusSettled {
+	if e.d.status.Load() == statusHeld { // else whoever ended its hold has told
 		w.s.holds.tell(e, w.s.settleClaimed(e.d, e.state, Modified))
 	}
 	w.leave()

@@ -263,9 +263,7 @@ func TestOrderedRetry_takenBackWhileItWaits(t *testing.T) {
 		id := p.deliver("orders", data("bad"))
 		p.deliver("orders", data("good"))
 		quiet()
-		p.send(p.link("orders", wire.RoleReceiver).channel, &wire.Disposition{
-			Role: wire.RoleSender, First: id, Last: id, Settled: true, State: wire.State{Kind: wire.StateReleased},
-		})
+		p.takeBack(id)
 		quiet()
 		assert.Equal(t, map[uint32][]wire.StateKind{id: {wire.StateReleased}, 1: {wire.StateAccepted}}, p.outcomes())
 		assert.Equal(t, []string{"bad/1", "good/1"}, calls.all())
@@ -273,40 +271,69 @@ func TestOrderedRetry_takenBackWhileItWaits(t *testing.T) {
 	})
 }
 
-func TestOrderedRetry_stuckLaneIsReportedOnce(t *testing.T) {
+func TestOrderedRetry_linkLostWhileItWaitsIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var reported gathered[error]
 		book := new(logbook)
-		p, b, sub := serve(t, func(_ context.Context, d *amqpflow.Delivery) error {
-			if d.Attempt() < 4 {
-				return amqpflow.RetryAfter(10*time.Second, errors.New("no answer"))
-			}
-			return nil
-		}, &amqpflow.SubscribeOptions{
-			OrderedRetry: true, Workers: 2, Credit: 10,
-			PartitionBy: func(*amqpflow.Delivery) string { return "one" },
-		}, &amqpflow.Options{IdleTimeout: -1, Logger: book.logger(), Observer: &amqpflow.Observer{Error: func(err error) { reported.add(err) }}})
-		for range 5 {
-			p.deliver("orders", data("x"))
-		}
-		quiet()
-		assert.Empty(t, reported.all(), "half is not more than half")
+		var failed, settled gathered[error]
+		p, b, _ := serve(t, func(context.Context, *amqpflow.Delivery) error {
+			return amqpflow.RetryAfter(time.Hour, errors.New("x"))
+		}, &amqpflow.SubscribeOptions{OrderedRetry: true}, &amqpflow.Options{IdleTimeout: -1, Logger: book.logger(), Observer: &amqpflow.Observer{
+			Error:   func(err error) { failed.add(err) },
+			Settled: func(_ *amqpflow.Delivery, _ amqpflow.Outcome, _ time.Duration, err error) { settled.add(err) },
+		}})
 		p.deliver("orders", data("x"))
 		quiet()
-		require.Len(t, reported.all(), 1)
-		assert.ErrorContains(t, reported.all()[0], `amqpflow: retry in order "orders"`)
-		assert.ErrorContains(t, reported.all()[0], "no answer")
-		book.assertLine(t, "level=ERROR", "a lane holds more than half of the window", "address=orders", "behind=5")
-		for range 2 {
-			p.deliver("orders", data("x"))
-		}
-		<-time.After(29 * time.Second)
-		assert.Len(t, reported.all(), 1, "further attempts are the same episode")
-		<-time.After(2 * time.Second)
-		assert.Equal(t, uint64(1), sub.Stats().Accepted)
-		assert.Len(t, reported.all(), 2, "the next delivery is another")
+		l := p.link("orders", wire.RoleReceiver)
+		p.send(l.channel, &wire.Detach{Handle: l.attach.Handle, Closed: true})
+		quiet()
+		assert.Len(t, failed.all(), 1)
+		assert.Len(t, settled.all(), 1)
+		assert.Empty(t, book.line("taken back by the peer"))
 		shutdown(t, b)
 	})
+}
+
+func TestOrderedRetry_stuckLaneIsReportedOnce(t *testing.T) {
+	for name, opts := range map[string]amqpflow.SubscribeOptions{
+		"the only lane": {OrderedRetry: true, Credit: 10},
+		"one of two lanes": {
+			OrderedRetry: true, Workers: 2, Credit: 10,
+			PartitionBy: func(*amqpflow.Delivery) string { return "one" },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var reported gathered[error]
+				book := new(logbook)
+				p, b, sub := serve(t, func(_ context.Context, d *amqpflow.Delivery) error {
+					if d.Attempt() < 4 {
+						return amqpflow.RetryAfter(10*time.Second, errors.New("no answer"))
+					}
+					return nil
+				}, &opts, &amqpflow.Options{IdleTimeout: -1, Logger: book.logger(), Observer: &amqpflow.Observer{Error: func(err error) { reported.add(err) }}})
+				for range 5 {
+					p.deliver("orders", data("x"))
+				}
+				quiet()
+				assert.Empty(t, reported.all(), "half is not more than half")
+				p.deliver("orders", data("x"))
+				quiet()
+				require.Len(t, reported.all(), 1)
+				assert.ErrorContains(t, reported.all()[0], `amqpflow: retry in order "orders"`)
+				assert.ErrorContains(t, reported.all()[0], "no answer")
+				book.assertLine(t, "level=ERROR", "a lane holds more than half of the window", "address=orders", "behind=5")
+				for range 2 {
+					p.deliver("orders", data("x"))
+				}
+				<-time.After(29 * time.Second)
+				assert.Len(t, reported.all(), 1, "further attempts are the same episode")
+				<-time.After(2 * time.Second)
+				assert.Equal(t, uint64(1), sub.Stats().Accepted)
+				assert.Len(t, reported.all(), 2, "the next delivery is another")
+				shutdown(t, b)
+			})
+		})
+	}
 }
 
 func TestOrderedRetry_linkLossEndsTheHold(t *testing.T) {

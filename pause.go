@@ -7,8 +7,8 @@ import (
 
 // Pause stops the flow of deliveries until Resume: it takes the credit back from
 // the peer, ends the holds of retries, and releases what no handler has begun,
-// oldest first, which the peer does not count as an attempt. Handlers that run
-// go on, and what they return settles their deliveries; a retry is not held. Of
+// oldest first in each lane, which the peer does not count as an attempt.
+// Handlers that run go on, and what they return settles their deliveries; a retry is not held. Of
 // a Stream nothing more is yielded. Deliveries of an AtMostOnce subscription
 // cannot be released, and wait for Resume.
 //

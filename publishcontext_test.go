@@ -83,19 +83,7 @@ func TestPublisher_messageUnderWayIsFinishedWhateverItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeer(t)
 		p.open.MaxFrameSize = 512
-		p.on(wire.CodeBegin, func(f frame) bool { // a window of two frames
-			p.send(f.channel, &wire.Begin{RemoteChannel: wire.Some(uint32(f.channel)), IncomingWindow: 2, OutgoingWindow: 100, HandleMax: 255})
-			return true
-		})
-		p.on(wire.CodeAttach, func(f frame) bool {
-			a := f.perf.(*wire.Attach)
-			p.send(f.channel, &wire.Attach{Name: a.Name, Handle: a.Handle, Role: wire.RoleReceiver, Source: a.Source, Target: a.Target})
-			p.send(f.channel, &wire.Flow{
-				NextIncomingID: wire.Some(0), IncomingWindow: 2, OutgoingWindow: 100,
-				Handle: wire.Some(a.Handle), DeliveryCount: wire.Some(0), LinkCredit: wire.Some(10),
-			})
-			return true
-		})
+		p.holdBack(2, 10)
 		b := amqpflow.New("amqp://localhost")
 		p.connect(b)
 		body := make([]byte, 5000)

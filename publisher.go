@@ -35,7 +35,9 @@ type PublishFunc func(ctx context.Context, addr Address, m *amqp.Message) error
 
 // PublishMiddleware wraps every Publish, Send and reply. It is applied once,
 // by New. It gets the whole encoded message, may change it, and must pass on a
-// context that comes from the one it got.
+// context that comes from the one it got. It may call next more than once
+// before it returns, one call after the other, to any address: each call sends a
+// message of its own, and a Send's Receipt is that of the last one queued.
 type PublishMiddleware func(next PublishFunc) PublishFunc
 
 func newPublisher(c *core) *Publisher {
@@ -76,9 +78,10 @@ func newPublisher(c *core) *Publisher {
 //
 // While the connection is lost, or the link before the first frame was queued,
 // Publish waits for the next one, behind the publishes to addr before it, and
-// returns ErrNotConnected, with ctx's error, when ctx ends first; at once with
-// Options.FailFastPublish, or where Options.MaxPending wait already. A link that
-// the peer refuses is an *AttachError at once, for all who waited for it.
+// returns ErrNotConnected, with ctx's error, when ctx ends first; at once when the
+// broker shuts down, with Options.FailFastPublish, or where Options.MaxPending wait
+// already. A link that the peer refuses is an *AttachError at once, for all who
+// waited for it.
 //
 // ctx bounds the call exactly; its error stays in the chain. A message whose
 // first frame was queued is finished whatever ctx does. Nothing is sent again by

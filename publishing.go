@@ -143,6 +143,14 @@ func (p *Publisher) innermost(ctx context.Context, addr Address, m *amqp.Message
 	if err != nil {
 		return err
 	}
+	if earlier := call.receipt; earlier != nil && earlier.plane != nil { // that of a message before this one
+		call.receipt = &Receipt{started: call.started}
+		defer func() {
+			if call.receipt.plane == nil {
+				call.receipt = earlier
+			}
+		}()
+	}
 	return p.send(ctx, call, addr, payload)
 }
 

@@ -193,6 +193,41 @@ func TestPublisher_contextStorm(t *testing.T) {
 	})
 }
 
+// A publish that waits before it attaches again has nothing to wait for once the
+// broker shuts down, on whatever is left of its connection.
+func TestPublisher_shutdownEndsTheDelayBeforeAnotherLink(t *testing.T) {
+	for name, lost := range map[string]bool{"connection lost": true, "connection open": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, b, pub := publisher(t, &amqpflow.Options{IdleTimeout: -1})
+				amqpflow.WithoutJitter(b)
+				p.credit = 0
+				p.on(wire.CodeAttach, func(f frame) bool {
+					a := f.perf.(*wire.Attach)
+					p.answerAttach(f.channel, a)
+					p.send(f.channel, &wire.Detach{Handle: a.Handle, Closed: true})
+					return true
+				})
+				first, second := start(t.Context(), pub, "out", "x"), start(t.Context(), pub, "out", "y")
+				<-time.After(40 * time.Second) // the delay is 25.6 s
+				if lost {
+					p.hangUp()
+					quiet()
+				}
+				started := time.Now()
+				shutdown(t, b)
+				assert.Less(t, time.Since(started), time.Second)
+				for _, answer := range []<-chan error{first, second} {
+					err := <-answer
+					require.ErrorIs(t, err, amqpflow.ErrNotConnected)
+					require.ErrorIs(t, err, amqpflow.ErrNotSent)
+					require.NotErrorIs(t, err, amqpflow.ErrUncertain)
+				}
+			})
+		})
+	}
+}
+
 func TestPublisher_shutdownWaitsForPublishesUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, b, pub := publisher(t)

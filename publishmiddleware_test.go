@@ -140,3 +140,62 @@ func TestPublishMiddleware_mayChangeTheMessageAndTheAnswer(t *testing.T) {
 		shutdown(t, b)
 	})
 }
+
+// Each message has a receipt of its own: what the first one's outcome counts out
+// is the first one.
+func TestPublishMiddleware_passesASendOnMoreThanOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		observed := make(chan amqpflow.Address, 10)
+		p, b := sender(t, &amqpflow.Options{
+			PublishMiddleware: []amqpflow.PublishMiddleware{func(next amqpflow.PublishFunc) amqpflow.PublishFunc {
+				return func(ctx context.Context, addr amqpflow.Address, m *amqp.Message) error {
+					if err := next(ctx, "audit", m); err != nil {
+						return err
+					}
+					return next(ctx, addr, m)
+				}
+			}},
+			Observer: &amqpflow.Observer{Published: func(a amqpflow.Address, _ amqpflow.Outcome, _ time.Duration, _ error) { observed <- a }},
+		})
+		pub := b.Publisher()
+		r := send(t, b, "out", "x")
+		flushed := make(chan error, 1)
+		go func() { flushed <- pub.Flush(t.Context()) }()
+		p.confirm(1, wire.State{Kind: wire.StateReleased})
+		assert.Equal(t, amqpflow.Address("audit"), <-observed)
+		synctest.Wait()
+		assert.False(t, known(r), "it is that of the last one")
+		assert.Empty(t, flushed, "both are waited for")
+		p.confirm(1, stateOK)
+		assert.Equal(t, amqpflow.Address("out"), <-observed)
+		require.NoError(t, r.Wait(t.Context()))
+		require.NoError(t, <-flushed)
+
+		p.on(wire.CodeTransfer, func(frame) bool { return false })
+		for range 2 {
+			require.NoError(t, pub.Publish(within(t, time.Minute), "out", "x"), "neither address waits for anything")
+		}
+		shutdown(t, b)
+	})
+}
+
+func TestPublishMiddleware_receiptIsThatOfTheLastMessageThatWasQueued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, b := sender(t, &amqpflow.Options{
+			PublishMiddleware: []amqpflow.PublishMiddleware{func(next amqpflow.PublishFunc) amqpflow.PublishFunc {
+				return func(ctx context.Context, addr amqpflow.Address, m *amqp.Message) error {
+					err := next(ctx, addr, m)
+					ended, cancel := context.WithCancel(ctx)
+					cancel()
+					assert.ErrorIs(t, next(ended, addr, m), amqpflow.ErrNotSent)
+					return err
+				}
+			}},
+		})
+		r := send(t, b, "out", "x")
+		p.confirm(1, stateOK)
+		require.NoError(t, r.Wait(within(t, time.Minute)))
+		require.NoError(t, b.Publisher().Flush(within(t, time.Minute)))
+		shutdown(t, b)
+	})
+}

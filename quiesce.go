@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/amqpflow/amqpflow/internal/dataplane"
@@ -100,17 +101,23 @@ func (s *Subscription) releaseHeld() error {
 // awaitHandlers waits for the running handlers until ctx ends, then ends their
 // contexts.
 func (s *Subscription) awaitHandlers(ctx context.Context, caller *worker) error {
-	return each(s.workers, func(w *worker) error {
+	var running atomic.Int32
+	err := each(s.workers, func(w *worker) error {
 		if w == caller {
 			return nil
 		}
 		if err := w.settled(ctx); err != nil {
 			w.abandon(ErrShutdown)
 			s.c.log.Warn("handler did not return", logAddress, string(s.addr))
-			return fmt.Errorf("amqpflow: stop %q: a handler did not return: %w", s.addr, err)
+			running.Add(1)
+			return err
 		}
 		return nil
 	})
+	if err != nil {
+		return fmt.Errorf("amqpflow: stop %q: %d of %d handlers did not return: %w", s.addr, running.Load(), len(s.workers), err)
+	}
+	return nil
 }
 
 // detach closes the link and ends its session. A link that was lost first is an

@@ -65,6 +65,7 @@ func (s *Subscription) linkLost(r *receiving, cause error, a *attempts) bool {
 		s.purge(r)
 	}
 	s.holds.drop(r)
+	s.handover.forget(r)
 	if !over {
 		s.reader.lost(r)
 	}
@@ -111,7 +112,7 @@ func (s *Subscription) reattach(a *attempts) *receiving {
 			break
 		}
 		a.tries++
-		r, err := conn.receive(s)
+		r, err := conn.attachReceiver(s)
 		if err == nil {
 			return s.attached(r, a)
 		}
@@ -160,7 +161,7 @@ func (s *Subscription) attached(r *receiving, a *attempts) *receiving {
 // again.
 func (s *Subscription) refused(err error, a *attempts) bool {
 	refusal := &AttachError{Address: s.addr, Err: err}
-	if bad, _ := errors.AsType[*OptionError](err); bad != nil || errors.Is(err, ErrUnsupported) {
+	if unattachable(err) {
 		s.end(refusal)
 		return false
 	}
@@ -174,6 +175,14 @@ func (s *Subscription) refused(err error, a *attempts) bool {
 	defer s.mu.Unlock()
 	s.answerLocked()
 	return true
+}
+
+// unattachable reports whether err is of a registration that no link can ever be
+// attached for, whatever becomes of the peer: only a peer's OPEN tells which
+// forms of addresses it has, and which of them are the same node.
+func unattachable(err error) bool {
+	bad, _ := errors.AsType[*OptionError](err)
+	return bad != nil || errors.Is(err, ErrUnsupported)
 }
 
 // abandoned ends a subscription whose broker has failed. Where it is closed or

@@ -56,6 +56,7 @@ func (r *receiving) run() {
 				r.collect() // what they are about may be among it
 			}
 			for _, id := range back {
+				r.s.c.log.Warn("delivery taken back by the peer", logAddress, string(r.s.addr), logLink, r.name)
 				r.s.takenBack(r, id)
 			}
 			r.s.reader.settled()

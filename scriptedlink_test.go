@@ -167,6 +167,13 @@ func (p *peer) settle(channel uint16, id uint32, state wire.State) {
 	p.send(channel, &wire.Disposition{Role: wire.RoleReceiver, First: id, Last: id, Settled: true, State: state})
 }
 
+// takeBack settles a delivery of the link of "orders" by itself, as released.
+func (p *peer) takeBack(id uint32) {
+	p.send(p.link("orders", wire.RoleReceiver).channel, &wire.Disposition{
+		Role: wire.RoleSender, First: id, Last: id, Settled: true, State: wire.State{Kind: wire.StateReleased},
+	})
+}
+
 // deliver sends a message over the link of an address once there is credit,
 // and returns its delivery-id.
 func (p *peer) deliver(address string, payload []byte) uint32 {

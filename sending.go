@@ -18,15 +18,15 @@ type sending struct {
 	p      *Publisher
 	addr   Address
 	node   address.Address
-	turn   chan struct{} // capacity 1: held by the first of the queue
-	failed int           // whoever has the turn: links in a row that were lost before they were of use
+	turn   chan struct{}   // capacity 1: held by the first of the queue
+	failed int             // whoever has the turn: links in a row that were lost before they were of use
+	room   <-chan struct{} // closed when the link has gone whose place the first one takes; nil if there is none
 
 	link atomic.Pointer[sendingLink] // the latest, nil before the first; whoever has the turn replaces it
 
 	// The link cache's lock guards these.
-	users   int // publishes that have it
-	used    time.Time
-	evicted *sendingLink // whose place the first link takes
+	users int // publishes that have it
+	used  time.Time
 }
 
 // take waits for the turn. known is the address's link when the call came, if
@@ -85,8 +85,8 @@ func (s *sending) renew(ctx context.Context, old *sendingLink) error {
 		s.failed = 0
 	default:
 		s.failed++
-		if c.backoff.Wait(ctx, c.backoff.Delay(s.failed)) != nil {
-			return s.p.waited(ctx)
+		if err := s.rest(ctx, c.backoff.Delay(s.failed)); err != nil {
+			return err
 		}
 	}
 	conn, err := s.p.await(ctx)
@@ -100,17 +100,35 @@ func (s *sending) renew(ctx context.Context, old *sendingLink) error {
 	return s.p.links.attach(newSendingLink(s, conn), node)
 }
 
+// rest waits for d, no longer than the broker lives: Shutdown waits for the
+// publish.
+func (s *sending) rest(ctx context.Context, d time.Duration) error {
+	c := s.p.c
+	both, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
+	switch {
+	case c.backoff.Wait(both, d) == nil:
+		return nil
+	case ctx.Err() != nil:
+		return s.p.waited(ctx)
+	default:
+		return c.notConnected()
+	}
+}
+
 // send puts a message on the link of the address once it is its turn. While no frame of the
-// message is queued the loss of a link is no matter: the next one takes it. It
-// has the turn when it returns, unless plane is nil.
+// message is queued the loss of a link is no matter: the next one takes it. The
+// turn is given on unless a receipt is returned.
 func (s *sending) send(ctx context.Context, call *publishing, payload []byte, inFlight int, o dataplane.SendOptions) (
-	l *sendingLink, plane *dataplane.Receipt, err error,
+	plane *dataplane.Receipt, err error,
 ) {
 	known, err := s.take(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for {
+		var l *sendingLink
 		if l, err = s.ready(ctx, known, inFlight); err != nil {
 			break
 		}
@@ -120,7 +138,7 @@ func (s *sending) send(ctx context.Context, call *publishing, payload []byte, in
 		}
 		plane, err = l.link.Send(ctx, payload, o)
 		if plane != nil {
-			return l, plane, err
+			return plane, err
 		}
 		if call.receipt != nil {
 			l.undo(call.receipt)
@@ -130,17 +148,16 @@ func (s *sending) send(ctx context.Context, call *publishing, payload []byte, in
 		}
 	}
 	<-s.turn
-	return nil, nil, err
+	return nil, err
 }
 
-// publish sends a message once those before it are settled, and has the turn
-// until it is settled itself.
+// publish sends a message once those before it are settled. The message has the
+// turn until it is settled itself, also where the wait for that is given up.
 func (s *sending) publish(ctx context.Context, call *publishing, payload []byte) (Outcome, error) {
-	l, plane, err := s.send(ctx, call, payload, 0, dataplane.SendOptions{})
+	plane, err := s.send(ctx, call, payload, 0, dataplane.SendOptions{Owner: (*turn)(s)})
 	if plane == nil {
 		return OutcomeNone, unsent(s.addr, goError(err))
 	}
-	defer s.settled(plane)
 	if err != nil {
 		call.buf = nil
 		return OutcomeNone, unsent(s.addr, err)
@@ -148,30 +165,27 @@ func (s *sending) publish(ctx context.Context, call *publishing, payload []byte)
 	if err := await(ctx, s.addr, plane); err != nil {
 		return OutcomeNone, err
 	}
-	if plane.Err() == nil {
-		l.moved()
-	}
 	return outcomeOf(s.addr, plane)
 }
 
-// settled gives the turn to the next. Where the wait for the disposition was
-// given up, the turn goes on once it has come, or the link has gone.
-func (s *sending) settled(plane *dataplane.Receipt) {
-	done := plane.Done()
-	if isClosed(done) {
-		<-s.turn
-		return
+// turn is the turn of a Publish, as the data plane knows it.
+type turn sending
+
+// Resolved is called by the data plane, once, when the outcome is known, or the
+// link lost. It gives the turn to the next.
+func (t *turn) Resolved(plane *dataplane.Receipt) {
+	s := (*sending)(t)
+	if plane.Err() == nil {
+		s.link.Load().moved() // the message's: only with the turn is it replaced
 	}
-	s.p.c.calls.Go(func() {
-		<-done
-		<-s.turn
-	})
+	<-s.turn
+	s.p.links.tell()
 }
 
 // pipeline queues the message of a Send or a reply, and gives the turn on.
 func (s *sending) pipeline(ctx context.Context, call *publishing, payload []byte) error {
 	r := call.receipt
-	_, plane, err := s.send(ctx, call, payload, s.p.c.opts.MaxInFlight-1, dataplane.SendOptions{Owner: (*owner)(r)})
+	plane, err := s.send(ctx, call, payload, s.p.c.opts.MaxInFlight-1, dataplane.SendOptions{Owner: (*owner)(r)})
 	if plane == nil {
 		return unsent(s.addr, goError(err))
 	}

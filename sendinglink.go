@@ -54,15 +54,14 @@ func (l *sendingLink) live() bool {
 	return l != nil && (!isClosed(l.answered) || l.err == nil && !isClosed(l.link.Done()))
 }
 
-// attach makes the link, on a new session if the publisher's was lost. evicted
-// is the link whose place it takes, if any.
+// attach makes the link, on a new session if the publisher's was lost.
 //
 // The attach does not end with anybody's context: who cannot wait for it
 // leaves, and the next publish finds it done.
-func (l *sendingLink) attach(node address.Node, evicted *sendingLink) {
+func (l *sendingLink) attach(node address.Node) {
 	defer close(l.answered)
-	if evicted != nil {
-		_ = evicted.close(context.Background())
+	if l.s.room != nil {
+		<-l.s.room
 	}
 	p := l.s.p
 	sess, err := p.links.session(l.conn)
@@ -91,7 +90,7 @@ func (l *sendingLink) attach(node address.Node, evicted *sendingLink) {
 // for it.
 func (l *sendingLink) attachOn(sess *session, node address.Node) (err error) {
 	for {
-		l.link, l.amqp, err = l.conn.send(sess, l.name, node)
+		l.link, l.amqp, err = l.conn.attachSender(sess, l.name, node)
 		if !errors.Is(err, dataplane.ErrLimit) || !l.s.p.links.makeRoom(l) {
 			return err
 		}

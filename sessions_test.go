@@ -154,17 +154,6 @@ func TestSessions_linkAboveTheHandleMaxIsAnAttachError(t *testing.T) {
 	})
 }
 
-// A link whose Send has no outcome yet is not idle.
-// While every link has something under way there is none to close; a peer with
-// room for no more must not be asked for more.
-// A publish that finds no room, and no link to close, waits within its context
-// and not beyond Shutdown.
-// harsh is a peer of an unknown product that refuses the attaches to "bad" by
-// ending their session, as older RabbitMQ does, once refusing is true.
-// An address that attached once and is refused later still harms none: it has
-// been moved away, or its next attach is alone.
-// Where the probe's session is one too many the attach itself has to tell.
-// Eight workers settle a thousand deliveries in at most a hundred frames.
 // A publisher's session that the peer ends is replaced by the next publish, by
 // one new session for all who publish at once, also where there may be no more
 // than that one.

@@ -40,8 +40,8 @@ func (st *stop) wait(ctx context.Context) error {
 //     that still runs is let through), and the peers' credit is taken back;
 //  2. running handlers finish and settle; their contexts end, with cause
 //     ErrShutdown, only when ctx does;
-//  3. deliveries that no handler has begun are released, oldest first, which
-//     the peer does not count as an attempt;
+//  3. deliveries that no handler has begun are released, oldest first in each
+//     lane, which the peer does not count as an attempt;
 //  4. each subscription's link is detached and its session ended;
 //  5. publishes under way get their answers, and the sending links close;
 //  6. the publisher's session ends;

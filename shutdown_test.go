@@ -189,13 +189,6 @@ func TestBroker_shutdownLetsAHandlerPublish(t *testing.T) {
 
 // A handler that does not return: Shutdown ends within its context and 100 ms,
 // the handler's context ends at the bound with its cause, and the log says so.
-// assertWithin asserts the bound of Shutdown: its context and 100 ms.
-// The peer falls silent at one step: Shutdown returns within its context, each
-// later step still runs, and the error names the step.
-// A peer that never answers the drain costs at most half of the context, and
-// at most a second.
-// A mute peer and a context that ends by cancellation.
-// A peer that stops reading, with the client's buffers full.
 func TestBroker_shutdownBeforeConnect(t *testing.T) {
 	b := amqpflow.New("amqp://localhost", &amqpflow.Options{DialContext: noDial(t)})
 	sub := b.Subscribe("orders", accepting)

@@ -52,6 +52,28 @@ func TestBroker_shutdownLeavesAHangingHandlerBehind(t *testing.T) {
 	})
 }
 
+func TestSubscription_closeSaysHowManyHandlersDidNotReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		goOn := make(chan struct{})
+		p, b, sub := serve(t, func(_ context.Context, d *amqpflow.Delivery) error {
+			if string(d.Data()) == "hangs" {
+				<-goOn
+			}
+			return nil
+		}, &amqpflow.SubscribeOptions{Workers: 4})
+		for _, body := range []string{"hangs", "returns", "hangs", "returns"} {
+			p.deliver("orders", data(body))
+		}
+		quiet()
+		err := sub.Close(within(t, time.Second))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, `amqpflow: stop "orders": 2 of 4 handlers did not return: `)
+		close(goOn)
+		shutdown(t, b)
+	})
+}
+
+// assertWithin asserts the bound of Shutdown: its context and 100 ms.
 func assertWithin(t *testing.T, started time.Time, bound time.Duration) {
 	t.Helper()
 	took := time.Since(started)
@@ -59,6 +81,8 @@ func assertWithin(t *testing.T, started time.Time, bound time.Duration) {
 	assert.LessOrEqual(t, took, bound+100*time.Millisecond)
 }
 
+// The peer falls silent at one step: Shutdown returns within its context, each
+// later step still runs, and the error names the step.
 func TestBroker_shutdownEndsInTimeWhereverThePeerFallsSilent(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -99,6 +123,8 @@ func TestBroker_shutdownEndsInTimeWhereverThePeerFallsSilent(t *testing.T) {
 	}
 }
 
+// A peer that never answers the drain costs at most half of the context, and
+// at most a second.
 func TestBroker_shutdownBoundsTheDrain(t *testing.T) {
 	for bound, want := range map[time.Duration]time.Duration{10 * time.Second: time.Second, time.Second: 500 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -112,6 +138,7 @@ func TestBroker_shutdownBoundsTheDrain(t *testing.T) {
 	}
 }
 
+// A mute peer and a context that ends by cancellation.
 func TestBroker_shutdownEndsWithACancelledContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeer(t)
@@ -140,6 +167,7 @@ func TestBroker_shutdownEndsWithACancelledContext(t *testing.T) {
 	})
 }
 
+// A peer that stops reading, with the client's buffers full.
 func TestBroker_shutdownEndsInTimeThoughThePeerStopsReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeer(t)

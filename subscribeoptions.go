@@ -107,7 +107,8 @@ type SubscribeOptions struct {
 	// Default: 64 MiB.
 	MaxMessageSize int64
 	// AtMostOnce lets the peer send its deliveries settled: each is gone from
-	// the peer once it is sent.
+	// the peer once it is sent. What the handler returns is logged, and has no
+	// outcome: only FailFast means what it says.
 	//
 	// Spec: 2.6.12, 2.8.2 (sender settle mode settled).
 	AtMostOnce bool

@@ -252,7 +252,7 @@ func (s *Subscription) setState(state State, cause error) {
 // and no error.
 func (s *Subscription) attach(conn *connection) error {
 	s.setState(Attaching, nil)
-	r, err := conn.receive(s)
+	r, err := conn.attachReceiver(s)
 	if err != nil {
 		s.setState(Registered, nil)
 		s.c.log.Warn("attach refused", logAddress, string(s.addr), logError, err)

@@ -14,6 +14,8 @@ import (
 	"github.com/amqpflow/amqpflow"
 )
 
+// tenThousandAddressesThroughTwoHundredLinks sends to topics where the peer
+// has them: what nobody subscribes to leaves nothing behind.
 func tenThousandAddressesThroughTwoHundredLinks(t *testing.T, p suitePeer) {
 	const goroutines = 8
 	addresses := stormSize
@@ -68,6 +70,7 @@ func tenThousandAddressesThroughTwoHundredLinks(t *testing.T, p suitePeer) {
 	shutDown(t, b)
 }
 
+// readTopics subscribes to a wildcard and returns what waits for n bodies.
 func readTopics(t *testing.T, p suitePeer, node string, n int) func() []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 6*patience)
@@ -93,6 +96,8 @@ func readTopics(t *testing.T, p suitePeer, node string, n int) func() []string {
 	}
 }
 
+// refusedAddressHarmsNoPublisher publishes to sixteen queues at once while
+// somebody keeps trying an address that is refused.
 func refusedAddressHarmsNoPublisher(t *testing.T, p suitePeer) {
 	const publishers, each, refusals = 16, 60, 20
 	refusing := p.refusingSenders(t)
@@ -110,6 +115,8 @@ func refusedAddressHarmsNoPublisher(t *testing.T, p suitePeer) {
 	shutDown(t, b)
 }
 
+// harmless publishes to many addresses side by side, and to one that is
+// refused: that one alone fails.
 func harmless(t *testing.T, b *amqpflow.Broker, publishers, each, refusals int, addr func(int) amqpflow.Address, refusing amqpflow.Address) {
 	t.Helper()
 	ctx := patient(t)

@@ -153,13 +153,6 @@ func linkAboveTheLimitIsAnAttachError(t *testing.T, p suitePeer) {
 	assert.Equal(t, limit, limitsOf(wiretap.all(t)).mostLinks)
 }
 
-// tenThousandAddressesThroughTwoHundredLinks sends to topics where the peer
-// has them: what nobody subscribes to leaves nothing behind.
-// readTopics subscribes to a wildcard and returns what waits for n bodies.
-// refusedAddressHarmsNoPublisher publishes to sixteen queues at once while
-// somebody keeps trying an address that is refused.
-// harmless publishes to many addresses side by side, and to one that is
-// refused: that one alone fails.
 // subscribeAndCloseLeavesNothing subscribes and closes on a broker that
 // handles messages meanwhile.
 func subscribeAndCloseLeavesNothing(t *testing.T, p suitePeer) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -117,10 +118,10 @@ func (c *core) reconnect(way *route, lost time.Time, failed int) (*connection, i
 		c.mu.Lock()
 		c.outage = err
 		c.mu.Unlock()
-		if !heals(err) {
+		if refusal := lasting(err); refusal != nil {
 			c.tell(func() {
-				c.observe.connection(false, err)
-				c.observe.error(err)
+				c.observe.connection(false, refusal)
+				c.observe.error(refusal)
 			})
 		}
 	}
@@ -189,22 +190,37 @@ func (c *core) pause(ctx context.Context, failed int, cause error) error {
 	return c.backoff.Wait(ctx, delay)
 }
 
-// heals reports whether time alone may make what failed with err succeed. What
-// it will not heal is tried at the longest delay, since somebody may come and
-// repair it.
+// heals reports whether time alone may make what failed with err succeed: with
+// one of several URLs, and with all of several links. What it will not heal is
+// tried at the longest delay, since somebody may come and repair it.
 //
 // Spec: 2.8.15 (amqp-error).
 func heals(err error) bool {
-	if errors.Is(err, ErrAuthentication) {
-		return false
+	switch e := err.(type) { //nolint:errorlint // it visits each error of the tree by itself
+	case urlErrors:
+		return slices.ContainsFunc(e, heals)
+	case *amqp.Error:
+		return e.Condition != amqp.ErrCondUnauthorizedAccess && e.Condition != amqp.ErrCondNotFound && e.Condition != amqp.ErrCondNotAllowed
+	case interface{ Unwrap() []error }:
+		return !slices.ContainsFunc(e.Unwrap(), lasts)
+	case interface{ Unwrap() error }:
+		return heals(e.Unwrap())
+	default:
+		return !errors.Is(err, ErrAuthentication)
 	}
-	if remote, ok := errors.AsType[*amqp.Error](err); ok {
-		switch remote.Condition {
-		case amqp.ErrCondUnauthorizedAccess, amqp.ErrCondNotFound, amqp.ErrCondNotAllowed:
-			return false
-		}
+}
+
+func lasts(err error) bool { return !heals(err) }
+
+// lasting is what of err time alone will not heal, nil if there is none.
+func lasting(err error) error {
+	if urls, several := errors.AsType[urlErrors](err); several {
+		return errors.Join(slices.DeleteFunc(slices.Clone(urls), heals)...)
 	}
-	return true
+	if heals(err) {
+		return nil
+	}
+	return err
 }
 
 // usable reports whether links can be attached on the connection.

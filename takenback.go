@@ -1,12 +1,13 @@
 package amqpflow
 
 import (
-	"fmt"
-
 	"github.com/amqpflow/amqpflow/internal/address"
+	"github.com/amqpflow/amqpflow/internal/wire"
 )
 
-var errTakenBack = fmt.Errorf("%w: the peer took the delivery back", ErrLinkLost)
+// A delivery that the peer took back is answered for by whatever settles it: the
+// data plane writes what the peer needs, and says that the outcome is lost. So
+// nobody has to know; takenBack only makes it happen soon.
 
 // takenBack returns the deliveries that the peer settled by itself.
 func (r *receiving) takenBack() (all []uint32) {
@@ -20,8 +21,9 @@ func (r *receiving) takenBack() (all []uint32) {
 	}
 }
 
-// takenBack cancels the handler whose delivery the peer settled by itself, or
-// drops it where no handler has begun it.
+// takenBack drops a delivery that the peer settled by itself where no handler has
+// begun it, cancels its handler, or ends its hold. It may be on its way from one
+// to the next of these: what the data plane knows is found there.
 func (s *Subscription) takenBack(r *receiving, id uint32) {
 	for _, in := range s.inboxes {
 		if d := in.remove(r, id); d != nil {
@@ -29,38 +31,28 @@ func (s *Subscription) takenBack(r *receiving, id uint32) {
 			return
 		}
 	}
-	if s.holds.takenBack(r, id) {
-		return
-	}
 	for _, w := range s.workers {
-		if w.takenBack(r, id) {
-			return
-		}
+		w.takenBack(r, id)
 	}
+	s.holds.takenBack(r, id)
 	s.reader.takenBack(r, id)
 }
 
-// giveUp answers for a delivery that the peer took back, which frees its place
-// in the window. RabbitMQ sends nothing more on the link until it has that, and
-// only accepted will do: released, its consumer stays as it is. Its queue has the
-// message already.
+// giveUp answers for a delivery that nobody else will: what a Stream has yielded,
+// the user may settle, or not.
 func (s *Subscription) giveUp(d *Delivery) {
-	d.takenBack()
-	s.c.log.Warn("delivery taken back by the peer", logAddress, string(s.addr), logAttempt, d.Attempt())
-	answer := stateReleased
-	if d.from.conn.dialect == address.RabbitMQ {
-		answer = stateAccepted
-	}
-	err := d.from.link.Settle(d.id, answer)
+	_ = d.from.link.Settle(d.id, stateReleased) // the error is that it was taken back
 	s.reader.done(d)
-	if err == nil {
-		d.from.grant(false)
-	}
+	d.from.grant(false)
 }
 
-// takenBack notes that the peer took the delivery back before it was settled.
-func (d *Delivery) takenBack() {
-	if !d.status.CompareAndSwap(statusOpen, statusTakenBack) {
-		d.status.CompareAndSwap(statusHeld, statusTakenBack)
+// returned is what answers for a delivery that the peer took back, and frees its
+// place in the window. RabbitMQ sends nothing more on the link until it has that,
+// and only accepted will do: released, its consumer stays as it is. Its queue has
+// the message already.
+func (cn *connection) returned() *wire.State {
+	if cn.dialect == address.RabbitMQ {
+		return stateAccepted
 	}
+	return stateReleased
 }

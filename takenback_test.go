@@ -3,11 +3,13 @@ package amqpflow_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/amqpflow/amqpflow"
 	"github.com/amqpflow/amqpflow/internal/wire"
@@ -32,6 +34,83 @@ func TestSubscription_deliveryTakenBackAtOnce(t *testing.T) {
 			d := p.awaitDisposition()
 			assert.Equal(t, wire.StateReleased, d.State.Kind)
 		}
+		shutdown(t, b)
+	})
+}
+
+// Wherever a delivery is behind its handler, one that the peer takes back there is
+// answered for once, and soon, and nothing holds its place.
+func TestSubscription_deliveryTakenBackBehindItsHandler(t *testing.T) {
+	for name, options := range map[string]amqpflow.SubscribeOptions{
+		"while OnFailure decides":              {},
+		"on its way into a hold":               {},
+		"on its way into its lane's hold":      {OrderedRetry: true},
+		"while its dead letter is sent":        {MaxAttempts: 1, DeadLetter: "dead"},
+		"while its lane's dead letter is sent": {MaxAttempts: 1, DeadLetter: "dead", OrderedRetry: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				goOn := make(chan struct{})
+				options.Credit, options.RetryMin, options.RetryMax = 1, time.Hour, time.Hour
+				if name == "while OnFailure decides" {
+					options.OnFailure = func(_ *amqpflow.Delivery, err error) error { <-goOn; return err }
+				}
+				var settled gathered[error]
+				p, b, sub := serve(t, func(_ context.Context, d *amqpflow.Delivery) error {
+					if string(d.Data()) == "bad" {
+						return errors.New("x")
+					}
+					return nil
+				}, &options, &amqpflow.Options{IdleTimeout: -1, Observer: &amqpflow.Observer{
+					Settled: func(_ *amqpflow.Delivery, _ amqpflow.Outcome, _ time.Duration, err error) { settled.add(err) },
+				}})
+				if strings.HasPrefix(name, "on its way") {
+					amqpflow.WithJitter(b, func(bound time.Duration) time.Duration { <-goOn; return bound })
+				}
+				p.mute(wire.CodeTransfer)
+				id := p.deliver("orders", data("bad"))
+				quiet()
+				p.takeBack(id)
+				quiet()
+				close(goOn)
+				quiet()
+				assert.Equal(t, map[uint32][]wire.StateKind{id: {wire.StateReleased}}, p.outcomes())
+				assert.Zero(t, sub.Stats().Retrying)
+				require.Len(t, settled.all(), 1)
+				require.ErrorIs(t, settled.all()[0], amqpflow.ErrLinkLost)
+				next := p.deliver("orders", data("good"))
+				quiet()
+				assert.Equal(t, []wire.StateKind{wire.StateAccepted}, p.outcomes()[next])
+				_ = b.Shutdown(within(t, time.Second)) // the dead letter is never answered
+			})
+		})
+	}
+}
+
+// One of a batch that the peer takes back does not touch the outcome of the others.
+func TestSubscribeBatch_oneDeliveryTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		goOn := make(chan struct{})
+		var failed gathered[error]
+		p := newPeer(t)
+		b := amqpflow.New("amqp://localhost", &amqpflow.Options{Observer: &amqpflow.Observer{Error: func(err error) { failed.add(err) }}})
+		sub := amqpflow.SubscribeBatch(b, "orders", func(context.Context, []*amqpflow.Message[[]byte]) error {
+			<-goOn
+			return nil
+		}, &amqpflow.SubscribeOptions{BatchSize: 3})
+		p.connect(b)
+		for range 3 {
+			p.deliver("orders", data("x"))
+		}
+		quiet()
+		p.takeBack(1)
+		quiet()
+		close(goOn)
+		quiet()
+		assert.Equal(t, map[uint32][]wire.StateKind{0: {wire.StateAccepted}, 1: {wire.StateReleased}, 2: {wire.StateAccepted}}, p.outcomes())
+		require.Len(t, failed.all(), 1)
+		require.ErrorIs(t, failed.all()[0], amqpflow.ErrLinkLost)
+		assert.Equal(t, uint64(2), sub.Stats().Accepted)
 		shutdown(t, b)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,7 +50,7 @@ func TestBroker_connectsOverTLSAndNamesItsFailure(t *testing.T) {
 	go func() { served <- s.Serve(tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}})) }()
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	require.NoError(t, err)
-	base := countGoroutines()
+	base := runtime.NumGoroutine()
 	for _, tc := range []struct {
 		name, url string
 		config    *tls.Config

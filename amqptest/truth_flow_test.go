@@ -219,7 +219,7 @@ func sessionWindow(t *testing.T, p *peer) string {
 	}
 }
 
-// largeFrames says whether deliveries keep to the client's max-frame-size.
+// smallFrames says whether deliveries keep to the client's max-frame-size.
 func smallFrames(t *testing.T, p *peer) string {
 	n := p.queue(t, queueOptions{})
 	m := text("a")

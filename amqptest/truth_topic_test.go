@@ -52,7 +52,6 @@ func lateSubscriber(t *testing.T, p *peer) string {
 	return left(t, p, n)
 }
 
-// topicAsAQueue attaches with the capability of the other kind.
 // pattern subscribes to every topic of one more word.
 func pattern(t *testing.T, p *peer) string {
 	n := p.topic(t)
@@ -76,6 +75,7 @@ func bound(t *testing.T, p *peer) string {
 	return left(t, p, n)
 }
 
+// topicAsAQueue attaches with the capability of the other kind.
 func topicAsAQueue(t *testing.T, p *peer) string {
 	n := p.topic(t)
 	s := session(t, p)

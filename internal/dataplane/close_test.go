@@ -202,7 +202,7 @@ func TestConn_settledDispositionsWaitAtMostAMillisecond(t *testing.T) {
 			r.p.locked(func() { n = pl.s.dispositions })
 			return n
 		}
-		require.NoError(t, l.SettleAll([]uint32{3, 1, 0, 2}, accepted))
+		require.Empty(t, l.SettleAll([]uint32{3, 1, 0, 2}, accepted))
 		assert.Zero(t, count())
 		pass(999 * time.Microsecond)
 		assert.Zero(t, count())

@@ -20,6 +20,9 @@ var (
 	// ErrLinkLost is wrapped by what is tried on a link, or on a delivery of a
 	// link, that is attached no more.
 	ErrLinkLost = errors.New("link lost")
+	// ErrTakenBack is returned by Settle for a delivery that the peer settled by
+	// itself, or gave an outcome. It is ErrLinkLost.
+	ErrTakenBack = fmt.Errorf("%w: the peer took the delivery back", ErrLinkLost)
 	// ErrTransferLimit is a link's loss by a peer that sent more deliveries than
 	// it had credit for.
 	ErrTransferLimit = errors.New("peer sent more than its credit")

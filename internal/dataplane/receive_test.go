@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -193,7 +194,7 @@ func TestLink_reportsWhatThePeerTakesBack(t *testing.T) {
 		r := newRig(t, rigOptions{})
 		s, as := r.session()
 		l, _, pl := r.receiver(s, as, "in", LinkOptions{})
-		l2, _, pl2 := r.receiver(s, as, "in2", LinkOptions{})
+		l2, _, pl2 := r.receiver(s, as, "in2", LinkOptions{Returned: accepted})
 		require.NoError(t, l.Grant(10, true))
 		require.NoError(t, l2.Grant(10, true))
 		for range 3 {
@@ -217,12 +218,28 @@ func TestLink_reportsWhatThePeerTakesBack(t *testing.T) {
 		assert.Equal(t, []uint32{3, 5}, ids[:l2.TakenBack(ids)])
 		_, outstanding := l.Credit()
 		assert.Equal(t, 3, outstanding, "they occupy the window until Settle")
-		require.NoError(t, l.SettleAll([]uint32{0, 2, 4}, accepted))
+		assert.True(t, l.IsTakenBack(2))
+		assert.False(t, l.IsTakenBack(0))
+		assert.False(t, l.IsTakenBack(3), "another link's")
+		require.Equal(t, map[uint32]error{2: ErrTakenBack, 4: ErrTakenBack}, l.SettleAll([]uint32{0, 2, 4}, accepted))
 		_, outstanding = l.Credit()
 		assert.Zero(t, outstanding)
 		require.ErrorIs(t, l.Settle(2, accepted), ErrLinkLost, "settled before")
 		require.ErrorIs(t, l.Settle(3, accepted), ErrLinkLost, "another link's")
-		synctest.Wait()
+		require.ErrorIs(t, l2.Settle(3, accepted), ErrTakenBack)
+		<-time.After(2 * settleDelay)
+		r.p.locked(func() {
+			answers := map[uint32]wire.StateKind{}
+			for id, state := range pl.s.settled {
+				answers[id] = state.Kind
+			}
+			for id, state := range pl2.s.settled {
+				answers[id] = state.Kind
+			}
+			assert.Equal(t, map[uint32]wire.StateKind{
+				0: wire.StateAccepted, 1: wire.StateAccepted, 2: wire.StateReleased, 3: wire.StateAccepted, 4: wire.StateReleased,
+			}, answers, "the second link says what answers")
+		})
 	})
 }
 

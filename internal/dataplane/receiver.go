@@ -89,14 +89,22 @@ func (l *Link) Queued() int {
 }
 
 // TakenBack moves up to len(buf) ids of deliveries that the peer settled by
-// itself, or gave an outcome, into buf and returns how many. It never waits. They occupy the window until
-// Settle is called for them.
+// itself, or gave an outcome, into buf and returns how many. It never waits. They
+// occupy the window until Settle is called for them.
 func (l *Link) TakenBack(buf []uint32) int {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	n := copy(buf, l.back)
 	l.back = l.back[:copy(l.back, l.back[n:])]
 	return n
+}
+
+// IsTakenBack reports whether the peer took a delivery back that is outstanding.
+func (l *Link) IsTakenBack(id uint32) bool {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	slot := l.s.in.get(id)
+	return slot.link == l && slot.back
 }
 
 // Ready returns the channel on which a token comes when Deliveries may have

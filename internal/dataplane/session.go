@@ -214,4 +214,7 @@ type LinkOptions struct {
 	NonClosing bool
 	// Window is the window that Grant will be called with, as a hint.
 	Window int
+	// Returned is what a delivery is settled with that the peer took back.
+	// Default: released.
+	Returned *wire.State
 }

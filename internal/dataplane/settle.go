@@ -55,7 +55,8 @@ func (p *settlements) group(state []byte) *settledGroup {
 // urgent, or when half a window waits, together with its neighbours. st is not kept.
 // It returns an error that wraps ErrLinkLost if the link is not open or the delivery
 // is not outstanding on it. For a delivery that was sent settled it only frees the
-// slot in the window.
+// slot in the window. One that the peer took back is settled with
+// LinkOptions.Returned instead, and the error is ErrTakenBack.
 //
 // Spec: 2.6.12, 2.7.6.
 func (l *Link) Settle(id uint32, st *wire.State) error {
@@ -72,24 +73,31 @@ func (l *Link) Settle(id uint32, st *wire.State) error {
 	return err
 }
 
-// SettleAll is Settle for many deliveries with one outcome. It settles all it can
-// and returns the first error.
-func (l *Link) SettleAll(ids []uint32, st *wire.State) error {
+// SettleAll is Settle for many deliveries with one outcome. failed has the error of
+// each that Settle would return one for, nil if there is none.
+func (l *Link) SettleAll(ids []uint32, st *wire.State) (failed map[uint32]error) {
 	var a after
 	s := l.s
 	s.mu.Lock()
-	err := l.lostLocked()
-	if err == nil {
-		for _, id := range ids {
-			if e := l.settleLocked(id, st, &a); err == nil {
-				err = e
-			}
+	lost := l.lostLocked()
+	for _, id := range ids {
+		err := lost
+		if err == nil {
+			err = l.settleLocked(id, st, &a)
 		}
+		if err != nil {
+			if failed == nil {
+				failed = make(map[uint32]error)
+			}
+			failed[id] = err
+		}
+	}
+	if lost == nil {
 		l.hastenLocked(&a)
 	}
 	s.mu.Unlock()
 	a.run(s.c)
-	return err
+	return failed
 }
 
 func (l *Link) settleLocked(id uint32, st *wire.State, a *after) error {
@@ -103,6 +111,10 @@ func (l *Link) settleLocked(id uint32, st *wire.State, a *after) error {
 	if slot.settled {
 		return nil
 	}
+	var err error
+	if slot.back {
+		st, err = l.returned(), ErrTakenBack
+	}
 	p := &s.settled
 	p.scratch = appendFitting(p.scratch[:0], st, s.c.out.frameMax()-dispositionHead)
 	g := p.group(p.scratch)
@@ -115,7 +127,14 @@ func (l *Link) settleLocked(id uint32, st *wire.State, a *after) error {
 	if p.n == 1 {
 		s.c.out.mark(s, false, a)
 	}
-	return nil
+	return err
+}
+
+func (l *Link) returned() *wire.State {
+	if l.opts.Returned == nil {
+		return &wire.State{Kind: wire.StateReleased}
+	}
+	return l.opts.Returned
 }
 
 // hastenLocked makes what waits urgent once it is half a window.
