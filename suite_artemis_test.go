@@ -29,10 +29,29 @@ func (p *artemisPeer) newQueue(t *testing.T, o testQueueOptions) *testQueue {
 	if o.deadLetters {
 		name = "retry3." + name
 	}
+	settings := map[string]any{}
+	if o.deadLetterQueue != nil {
+		settings["deadLetterAddress"] = o.deadLetterQueue.name
+	}
+	if o.small {
+		settings["maxSizeMessages"], settings["addressFullMessagePolicy"] = suiteSmall, "FAIL"
+	}
+	if len(settings) > 0 {
+		p.addSettings(t, name, settings)
+	}
 	q := &testQueue{p: p, name: name, addr: amqpflow.Queue(name), node: name, caps: []string{"queue"}}
 	q.put(t)
 	t.Cleanup(func() { p.destroy(t, name) })
 	return q
+}
+
+// addSettings sets what an address has of its own.
+func (p *artemisPeer) addSettings(t *testing.T, name string, settings map[string]any) {
+	t.Helper()
+	encoded, err := json.Marshal(settings)
+	require.NoError(t, err)
+	p.manage(t, "addAddressSettings", name, string(encoded))
+	t.Cleanup(func() { p.manage(t, "removeAddressSettings", name) })
 }
 
 // destroy deletes a queue, and its address.

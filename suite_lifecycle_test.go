@@ -26,6 +26,25 @@ func wrongPasswordFailsAtSASL(t *testing.T, p suitePeer) {
 	assert.ErrorIs(t, b.Publisher().Publish(patient(t), "anywhere", "x"), amqpflow.ErrNotConnected)
 }
 
+// virtualHostIsTheHostname is RabbitMQ's alone: its default virtual host by
+// name, and one that does not exist.
+func virtualHostIsTheHostname(t *testing.T, p suitePeer) {
+	if _, ok := p.(*rabbitPeer); !ok {
+		t.Skip("has no virtual hosts")
+	}
+	q := p.newQueue(t, testQueueOptions{})
+	b := brokerAt(p, &amqpflow.Options{Hostname: "vhost:/"})
+	mustConnect(t, b)
+	require.NoError(t, b.Publisher().Publish(patient(t), q.addr, "x"))
+	assert.Equal(t, []string{"x"}, bodiesOf(q.take(t, 1)))
+
+	err := brokerAt(p, &amqpflow.Options{Hostname: "vhost:" + uniqueName()}).Connect(patient(t))
+
+	var failed *amqpflow.ConnectError
+	require.ErrorAs(t, err, &failed, "it is not the default instead")
+	assert.Equal(t, "open", failed.Step)
+}
+
 func refusedAttachNamesTheAddress(t *testing.T, p suitePeer) {
 	good, refusing := p.newQueue(t, testQueueOptions{}), p.refusing(t)
 	b := brokerAt(p)

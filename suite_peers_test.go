@@ -41,7 +41,14 @@ type suitePeer interface {
 type testQueueOptions struct {
 	// deadLetters keeps what is rejected, and what has failed three times.
 	deadLetters bool
+	// deadLetterQueue is the queue that keeps it, where the test reads it itself.
+	deadLetterQueue *testQueue
+	// small takes a few messages and rejects those that come then.
+	small bool
 }
+
+// suiteSmall is how many messages a small queue has room for, more or less.
+const suiteSmall = 4
 
 // suiteAttempts is how often a queue with dead letters delivers a message.
 const suiteAttempts = 3
@@ -97,8 +104,9 @@ func userOf(t *testing.T, p suitePeer) string {
 
 // fakePeer is amqptest, on a loopback port.
 type fakePeer struct {
-	server *amqptest.Server
-	where  string
+	server  *amqptest.Server
+	where   string
+	dialect amqpflow.Dialect
 }
 
 const (
@@ -106,26 +114,38 @@ const (
 	fakePassword = "p@ss/w0rd"
 )
 
-func openFake(t *testing.T, _ string) suitePeer {
+func openFake(t *testing.T, _ string) suitePeer { return openFakeAs(t, amqpflow.DialectGeneric) }
+
+func openFakeAs(t *testing.T, dialect amqpflow.Dialect) *fakePeer {
 	s := amqptest.NewServer(&amqptest.Options{
-		Users: map[string]string{fakeUser: fakePassword}, MaxDeliveries: suiteAttempts,
+		Dialect: dialect, Users: map[string]string{fakeUser: fakePassword}, MaxDeliveries: suiteAttempts,
 		ChannelMax: 63, HandleMax: 255, // RabbitMQ's
 	})
 	t.Cleanup(func() { assert.NoError(t, s.Close(), "every rule of the protocol was kept") })
 	u, err := url.Parse(s.URL())
 	require.NoError(t, err)
 	u.User = url.UserPassword(fakeUser, fakePassword)
-	return &fakePeer{server: s, where: u.String()}
+	return &fakePeer{server: s, where: u.String(), dialect: dialect}
 }
 
 func (p *fakePeer) url() string          { return p.where }
 func (p *fakePeer) quiet() time.Duration { return 200 * time.Millisecond }
 
-func (p *fakePeer) newQueue(t *testing.T, _ testQueueOptions) *testQueue {
+func (p *fakePeer) newQueue(t *testing.T, o testQueueOptions) *testQueue {
 	t.Helper()
 	name := uniqueName()
 	q := &testQueue{p: p, name: name, addr: amqpflow.Queue(name), node: name, caps: []string{"queue"}}
-	require.NoError(t, p.server.Put(q.addr), "makes the queue")
+	if p.dialect == amqpflow.DialectRabbitMQ {
+		q.node, q.caps = "/queues/"+name, nil
+	}
+	var node amqptest.NodeOptions
+	if o.deadLetterQueue != nil {
+		node.DeadLetter = o.deadLetterQueue.addr
+	}
+	if o.small {
+		node.MaxLength = suiteSmall
+	}
+	require.NoError(t, p.server.Declare(q.addr, &node))
 	return q
 }
 

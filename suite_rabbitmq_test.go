@@ -32,6 +32,13 @@ func (p *rabbitPeer) newQueue(t *testing.T, o testQueueOptions) *testQueue {
 		arguments["x-dead-letter-exchange"] = ""
 		arguments["x-dead-letter-routing-key"] = dead.name
 	}
+	if o.deadLetterQueue != nil {
+		arguments["x-dead-letter-exchange"] = ""
+		arguments["x-dead-letter-routing-key"] = o.deadLetterQueue.name
+	}
+	if o.small {
+		arguments["x-max-length"], arguments["x-overflow"] = int64(suiteSmall), "reject-publish"
+	}
 	p.declare(t, q, arguments)
 	return q
 }

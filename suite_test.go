@@ -46,6 +46,7 @@ type behaviour struct {
 
 var behaviours = []behaviour{
 	{"wrongPasswordFailsAtSASL", wrongPasswordFailsAtSASL},
+	{"virtualHostIsTheHostname", virtualHostIsTheHostname},
 	{"refusedAttachNamesTheAddress", refusedAttachNamesTheAddress},
 	{"refusedAttachHarmsNoSibling", refusedAttachHarmsNoSibling},
 	{"readingAttachesNoSender", readingAttachesNoSender},
@@ -66,8 +67,11 @@ var behaviours = []behaviour{
 	{"retriedComesBackWithAHigherCount", retriedComesBackWithAHigherCount},
 	{"retriedTooOftenIsDeadLettered", retriedTooOftenIsDeadLettered},
 	{"rejectedIsDeadLettered", rejectedIsDeadLettered},
+	{"deadLettersAreHandledLikeAnyOther", deadLettersAreHandledLikeAnyOther},
 	{"releasedComesBackWithTheSameCount", releasedComesBackWithTheSameCount},
 	{"failFastLeavesTheDeliveryToThePeer", failFastLeavesTheDeliveryToThePeer},
+	{"badPayloadsStopNobody", badPayloadsStopNobody},
+	{"panicsAreFailuresAndTheServiceLives", panicsAreFailuresAndTheServiceLives},
 
 	{"retryIsHeldAndComesBackCounted", retryIsHeldAndComesBackCounted},
 	{"longRetryIsThePeersWhereItHoldsIt", longRetryIsThePeersWhereItHoldsIt},
@@ -77,8 +81,13 @@ var behaviours = []behaviour{
 	{"consumerTimeoutTakesTheDeliveryBack", consumerTimeoutTakesTheDeliveryBack},
 
 	{"unroutableIsReleased", unroutableIsReleased},
+	{"fullQueueRejectsWithItsReason", fullQueueRejectsWithItsReason},
+	{"oversizedPublishHarmsNoOther", oversizedPublishHarmsNoOther},
+	{"reservedAnnotationKeysHarmNoLink", reservedAnnotationKeysHarmNoLink},
+	{"givenUpLargePublishesStayWhole", givenUpLargePublishesStayWhole},
 	{"publishStormLosesNoAnswer", publishStormLosesNoAnswer},
 	{"publishesLeaveInOrder", publishesLeaveInOrder},
+	{"otherFieldsKeepTheDefaultPriority", otherFieldsKeepTheDefaultPriority},
 
 	{"oneLaneKeepsItsOrder", oneLaneKeepsItsOrder},
 	{"blockedLaneLeavesTheOthersRunning", blockedLaneLeavesTheOthersRunning},
@@ -109,6 +118,7 @@ var behaviours = []behaviour{
 	{"tenThousandAddressesThroughTwoHundredLinks", tenThousandAddressesThroughTwoHundredLinks},
 	{"refusedAddressHarmsNoPublisher", refusedAddressHarmsNoPublisher},
 	{"subscribeAndCloseLeavesNothing", subscribeAndCloseLeavesNothing},
+	{"givenUpAttachesLeaveNothing", givenUpAttachesLeaveNothing},
 	{"everySubscriptionOfATopicGetsACopy", everySubscriptionOfATopicGetsACopy},
 
 	{"shutdownReleasesWhatWasNotBegun", shutdownReleasesWhatWasNotBegun},
