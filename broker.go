@@ -54,7 +54,8 @@ type core struct {
 	done      chan struct{}  // closed when finished
 	wg        sync.WaitGroup // the subscriptions' goroutines and the supervisor; waited for by Shutdown
 	calls     sync.WaitGroup // calls into go-amqp whose caller may have left; waited for by Shutdown
-	enders    sync.WaitGroup // Shutdown's own waits, which may outlive it where a goroutine hangs
+	enders    sync.WaitGroup // Shutdown's own waits, and calls of observers, which may outlive it where a goroutine hangs
+	waits     waits
 }
 
 // New returns a Broker for the peer at url: amqp, amqps or amqp+ssl, with an
@@ -77,6 +78,7 @@ func New(url string, opts ...*Options) *Broker {
 	}
 	c.life, c.endLife = context.WithCancelCause(context.Background())
 	c.pub = newPublisher(c)
+	c.waits = newWaits()
 	return &Broker{c: c}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/Azure/go-amqp"
@@ -169,21 +170,34 @@ func (d *Delivery) leave() {
 }
 
 // resolve asks OnFailure about an error that chose no outcome.
-func (s *Subscription) resolve(d *Delivery, err error) (result error) {
+func (s *Subscription) resolve(d *Delivery, err error) error {
 	if err == nil || chosenOutcome(err) != nil {
 		return err
 	}
 	if s.opts.OnFailure == nil {
 		return defaultFailure(err)
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			failure := &PanicError{Address: s.addr, Value: v, Stack: debug.Stack()}
-			s.c.log.Error("OnFailure panicked", logAddress, string(s.addr), logError, failure.Error(), "stack", string(failure.Stack))
-			result = failure
-		}
-	}()
-	return s.opts.OnFailure(d, err)
+	return s.ask(d, err)
+}
+
+// ask calls OnFailure, in a goroutine that it may end by runtime.Goexit. That, or
+// a panic, is a failure that is retried.
+func (s *Subscription) ask(d *Delivery, err error) (result error) {
+	var asked sync.WaitGroup
+	asked.Go(func() {
+		returned := false
+		defer func() {
+			if !returned {
+				failure := &PanicError{Address: s.addr, Value: recover(), Stack: debug.Stack()}
+				s.c.log.Error("OnFailure panicked", logAddress, string(s.addr), logError, failure.Error(), "stack", string(failure.Stack))
+				result = failure
+			}
+		}()
+		result = s.opts.OnFailure(d, err)
+		returned = true
+	})
+	asked.Wait()
+	return result
 }
 
 // defaultFailure rejects what will never decode and retries the rest.
@@ -226,5 +240,5 @@ func (s *Subscription) lostSettlement(outcome Outcome, err error) {
 		lost = &SettleError{Address: s.addr, Outcome: outcome, Err: err}
 	}
 	s.c.log.Error("settlement lost", logAddress, string(s.addr), logOutcome, lost.Outcome.String(), logError, lost.Err)
-	s.c.observe.error(lost)
+	s.tellError(lost)
 }

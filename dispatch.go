@@ -46,8 +46,7 @@ type worker struct {
 	link    *receiving
 	ctx     context.Context // of the deliveries of link, a lifetime: ends with it
 	stop    context.CancelCauseFunc
-	left    chan struct{} // closed and replaced whenever a call has ended and somebody waits
-	excused bool          // its handler waits for the Shutdown or Close that waits for handlers
+	left    chan struct{} // closed and replaced whenever a call has ended, or waits for a stop, and somebody waits
 }
 
 // workerKey finds the worker in a handler's context.
@@ -188,16 +187,26 @@ func (w *worker) invoke(ctx context.Context, ds []*Delivery, started time.Durati
 	return err
 }
 
-// finish settles what the handler has not settled, and ends the call.
+// finish settles what the handler has not settled, and ends the call, even where
+// runtime.Goexit in an observer lets nothing behind it run.
 func (w *worker) finish(ds []*Delivery, err error, started time.Duration) {
+	defer func() {
+		switch {
+		case len(ds) > 0:
+			w.finish(ds, err, started)
+		case w.again == nil:
+			w.leave()
+		}
+	}()
 	if len(ds) > 1 && err == nil {
-		ds = w.acceptAll(ds, started)
+		all := ds
+		ds = nil // they are settled before any is told of
+		ds = w.acceptAll(all, started)
 	}
-	for _, d := range ds {
+	for len(ds) > 0 {
+		d := ds[0]
+		ds = ds[1:]
 		w.s.finish(w.ctx, d, err, started, w.lane())
-	}
-	if w.again == nil {
-		w.leave()
 	}
 }
 
@@ -215,15 +224,6 @@ func (w *worker) tellLocked() {
 		close(w.left)
 		w.left = nil
 	}
-}
-
-// excuse lets nobody wait for the worker's handler, for good: no other call
-// follows it.
-func (w *worker) excuse() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.excused = true
-	w.tellLocked()
 }
 
 // takenBack cancels the handler of a delivery that the peer took back, if this
@@ -278,12 +278,14 @@ func (w *worker) unsettled() (n int) {
 	return n
 }
 
-// settled waits until the worker has no delivery or is excused, or until ctx
-// ends.
-func (w *worker) settled(ctx context.Context) error {
+// settled waits until the worker has no delivery, or its handler waits for st,
+// or until ctx ends.
+func (w *worker) settled(ctx context.Context, st *stop) error {
+	waits := &w.s.c.waits
+	defer waits.awaited(st, w)
 	for {
 		w.mu.Lock()
-		if w.current == nil || w.excused {
+		if w.current == nil {
 			w.mu.Unlock()
 			return nil
 		}
@@ -292,6 +294,9 @@ func (w *worker) settled(ctx context.Context) error {
 		}
 		left := w.left
 		w.mu.Unlock()
+		if !waits.mayAwait(st, w) {
+			return nil
+		}
 		select {
 		case <-left:
 		case <-ctx.Done():

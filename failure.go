@@ -99,7 +99,7 @@ func (s *Subscription) deadLetter(ctx context.Context, f *failure) (Outcome, err
 	}
 	if err := s.putAside(ctx, f); err != nil {
 		err = fmt.Errorf("amqpflow: dead-letter a delivery from %q: %w", s.addr, err)
-		s.c.observe.error(err)
+		s.tellError(err)
 		f.state, f.err = stateRetry, err
 		return s.retry(f)
 	}

@@ -133,6 +133,24 @@ func TestSubscription_onFailureThatPanicsIsARetry(t *testing.T) {
 	})
 }
 
+func TestSubscription_onFailureThatEndsItsGoroutineIsARetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		book := new(logbook)
+		p, b, sub := serve(t, func(context.Context, *amqpflow.Delivery) error { return errors.New("x") },
+			&amqpflow.SubscribeOptions{Credit: 1, RetryMin: -1, OnFailure: func(*amqpflow.Delivery, error) error { runtime.Goexit(); return nil }},
+			&amqpflow.Options{Logger: book.logger()})
+		for range 3 {
+			p.deliver("orders", data("x"))
+			assert.Equal(t, wire.StateModified, p.awaitDisposition().State.Kind)
+		}
+		book.assertLine(t, "level=ERROR", "OnFailure panicked", "runtime.Goexit", "stack=")
+		assert.Zero(t, sub.Stats().Running)
+		started := time.Now()
+		shutdown(t, b)
+		assert.Zero(t, time.Since(started))
+	})
+}
+
 func TestSubscription_failFastOfOnFailureEndsTheBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fatal := errors.New("fatal")

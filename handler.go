@@ -111,7 +111,7 @@ func (s *Subscription) replyAddress(d *Delivery) (Address, error) {
 	if to := d.ReplyTo(); to != "" {
 		return to, nil
 	}
-	s.c.observe.error(fmt.Errorf("amqpflow: reply to a request from %q: %w", s.addr, errNoReplyAddress))
+	s.tellError(fmt.Errorf("amqpflow: reply to a request from %q: %w", s.addr, errNoReplyAddress))
 	return "", &OutcomeError{Outcome: Rejected, Condition: amqp.ErrCondPreconditionFailed, Err: errNoReplyAddress}
 }
 

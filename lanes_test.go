@@ -3,6 +3,7 @@ package amqpflow_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -134,6 +135,35 @@ func TestSubscription_partitionByThatPanicsCostsTheOrderOnly(t *testing.T) {
 		assert.ElementsMatch(t, []string{"one", "bad", "two"}, got)
 		book.assertLine(t, "level=ERROR", "PartitionBy panicked", "no key", "address=orders")
 		shutdown(t, b)
+	})
+}
+
+// What one turn takes from the link goes on behind it, and the link is watched.
+func TestSubscription_partitionByThatEndsItsGoroutineCostsTheOrderOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sent := make(chan struct{})
+		p, b, sub := serve(t, accepting, &amqpflow.SubscribeOptions{Workers: 2, PartitionBy: func(d *amqpflow.Delivery) string {
+			<-sent
+			if string(d.Data()) == "bad" {
+				runtime.Goexit()
+			}
+			return "key"
+		}})
+		for _, body := range []string{"bad", "one", "bad", "bad", "two", "bad"} {
+			p.deliver("orders", data(body))
+		}
+		quiet()
+		close(sent)
+		quiet()
+		assert.Len(t, p.outcomes(), 6)
+		assert.Equal(t, uint64(6), sub.Stats().Accepted)
+		l := p.link("orders", wire.RoleReceiver)
+		p.send(l.channel, &wire.Detach{Handle: l.attach.Handle, Closed: true})
+		<-time.After(time.Minute)
+		assert.Equal(t, uint64(1), sub.Stats().Reattached)
+		started := time.Now()
+		shutdown(t, b)
+		assert.Zero(t, time.Since(started))
 	})
 }
 

@@ -11,6 +11,11 @@ import (
 // called from any goroutine, several at once, and must return soon: what they are
 // told of waits for them, be it a delivery, the end of a link or the next attempt
 // to connect. One that panics is logged and changes nothing else.
+//
+// Connection, State and Error may call Shutdown, Close and Pause: what they are
+// told by is then waited for no longer than half a second. So may Published for
+// the outcome of a Send. Settled, Shutdown and Published for a Publish must start
+// a goroutine for that: Shutdown waits for whoever calls them.
 type Observer struct {
 	// Connection is called when the connection is open (up, nil) and when it
 	// is gone (false, the cause; nil after a clean Shutdown). While it is gone

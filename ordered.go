@@ -41,7 +41,7 @@ func (w *worker) reportStuck(e *held) {
 		w.s.addr, e.d.MessageID(), e.d.Attempt(), behind, w.s.opts.Credit, e.err)
 	w.s.c.log.Error("a lane holds more than half of the window", logAddress, string(w.s.addr), logMessage, e.d.MessageID(),
 		logAttempt, e.d.Attempt(), "behind", behind, logError, e.err)
-	w.s.c.observe.error(err)
+	w.s.tellError(err)
 }
 
 // reattempt waits until the delivery that waits in the lane is due, and makes

@@ -18,7 +18,8 @@ import (
 //
 // Pause waits, within ctx and for a second at most, until the peer has given the
 // credit back, and returns an error where it has not; the subscription is paused
-// even so, and what still comes is released. It returns an error that wraps
+// even so, and what still comes is released. It waits as long for a PartitionBy
+// that does not return. It returns an error that wraps
 // ErrShutdown, or Err, if the subscription is closing or has ended.
 //
 // It may be called from a handler. Spec: 2.6.7, 2.6.10 (drain).
@@ -36,7 +37,7 @@ func (s *Subscription) Pause(ctx context.Context) error {
 	r := s.link
 	s.mu.Unlock()
 	if told {
-		s.c.observe.state(s, Paused, nil)
+		s.tellState(Paused, nil)
 	}
 	s.arrange()
 	if r == nil {
@@ -68,7 +69,7 @@ func (s *Subscription) Resume() error {
 	}
 	s.mu.Unlock()
 	if told {
-		s.c.observe.state(s, Attached, nil)
+		s.tellState(Attached, nil)
 	}
 	s.arrange()
 	return nil

@@ -172,14 +172,20 @@ func (p *Publisher) send(ctx context.Context, call *publishing, addr Address, pa
 	return call.receipt.Wait(ctx)
 }
 
+// report tells how a publish ended.
 func (p *Publisher) report(addr Address, outcome Outcome, started time.Duration, err error) {
+	p.note(addr, outcome, err)
+	p.c.observe.published(addr, outcome, since(started), err)
+}
+
+// note is report without the observer.
+func (p *Publisher) note(addr Address, outcome Outcome, err error) {
 	if err != nil && errors.Is(err, ErrUncertain) {
 		p.uncertain.Add(1)
 		p.c.log.Warn("publish uncertain", logAddress, string(addr), logError, err)
 	} else if p.c.log.Enabled(context.Background(), slog.LevelDebug) {
 		p.c.log.Debug("published", append([]any{logAddress, string(addr), logOutcome, outcome.String()}, reason(err)...)...)
 	}
-	p.c.observe.published(addr, outcome, since(started), err)
 }
 
 // unsent is the error of a message that was not queued, or not to its end.

@@ -11,8 +11,8 @@ import (
 )
 
 // stop is steps 1 to 4 for one subscription.
-func (s *Subscription) stop(ctx context.Context, caller *worker) error {
-	settle := s.quiesce(ctx, caller)
+func (s *Subscription) stop(ctx context.Context, st *stop) error {
+	settle := s.quiesce(ctx, st)
 	late, cancel := withGrace(ctx)
 	defer cancel()
 	detach := s.detach(late)
@@ -22,13 +22,13 @@ func (s *Subscription) stop(ctx context.Context, caller *worker) error {
 
 // quiesce takes the credit back, lets the running handler finish, and releases
 // what no handler has begun.
-func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
+func (s *Subscription) quiesce(ctx context.Context, st *stop) error {
 	s.mu.Lock()
 	if s.closing == nil {
 		s.closing = &stop{done: closedChannel}
 	}
 	r, ended := s.link, s.state == Ended
-	s.receipt.begun = s.settledSoFar()
+	s.counts.begun = s.settledSoFar()
 	s.mu.Unlock()
 	s.endLife()
 	s.stopping.Store(true)
@@ -37,7 +37,7 @@ func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
 	}
 	if r == nil || ended { // handlers of a link that is lost may run
 		s.holds.end()
-		return s.awaitHandlers(ctx, caller)
+		return s.awaitHandlers(ctx, st)
 	}
 	s.setState(Draining, nil)
 	s.arrange()
@@ -48,7 +48,7 @@ func (s *Subscription) quiesce(ctx context.Context, caller *worker) error {
 		return first(s.reader.quiet(ctx, r), drained)
 	}
 	released := s.releaseHeld()
-	finished := s.awaitHandlers(ctx, caller)
+	finished := s.awaitHandlers(ctx, st)
 	return first(finished, released, s.releaseHeld(), drained)
 }
 
@@ -67,7 +67,9 @@ func (s *Subscription) drain(caller context.Context, r *receiving) error {
 	ctx, cancel := context.WithTimeout(caller, bound)
 	defer cancel()
 	err := r.link.Drain(ctx)
-	r.sweep(caller)
+	sweeping, cancelSweep := context.WithTimeout(caller, bound)
+	defer cancelSweep()
+	r.sweep(sweeping)
 	if err != nil && !errors.Is(r.link.Err(), dataplane.ErrClosed) {
 		return fmt.Errorf("amqpflow: drain %q: %w", s.addr, err)
 	}
@@ -89,7 +91,7 @@ func (s *Subscription) releaseHeld() error {
 			}
 			switch err := s.settleAs(d, stateReleased, Released); {
 			case err == nil:
-				s.receipt.released.Add(1)
+				s.counts.released.Add(1)
 			case failed == nil:
 				failed = err
 			}
@@ -98,15 +100,12 @@ func (s *Subscription) releaseHeld() error {
 	return failed
 }
 
-// awaitHandlers waits for the running handlers until ctx ends, then ends their
-// contexts.
-func (s *Subscription) awaitHandlers(ctx context.Context, caller *worker) error {
+// awaitHandlers waits for the running handlers, but those that wait for st, until
+// ctx ends, then ends their contexts.
+func (s *Subscription) awaitHandlers(ctx context.Context, st *stop) error {
 	var running atomic.Int32
 	err := each(s.workers, func(w *worker) error {
-		if w == caller {
-			return nil
-		}
-		if err := w.settled(ctx); err != nil {
+		if err := w.settled(ctx, st); err != nil {
 			w.abandon(ErrShutdown)
 			s.c.log.Warn("handler did not return", logAddress, string(s.addr))
 			running.Add(1)

@@ -29,19 +29,30 @@ func (s *Subscription) serve(r *receiving) {
 		s.end(s.invalid)
 		return
 	}
-	a := attempts{first: r == nil, lost: time.Now()}
+	s.keep(r, &attempts{first: r == nil, lost: time.Now()})
+}
+
+// keep is serve's loop.
+func (s *Subscription) keep(r *receiving, a *attempts) {
+	returned := false
+	defer func() {
+		if !returned { // runtime.Goexit in PartitionBy: go on in another goroutine
+			s.c.wg.Go(func() { s.keep(r, a) })
+		}
+	}()
 	for {
 		if r == nil {
-			if r = s.reattach(&a); r == nil {
-				return
+			if r = s.reattach(a); r == nil {
+				break
 			}
 		}
 		r.run()
-		if !s.linkLost(r, r.link.Err(), &a) {
-			return
+		if !s.linkLost(r, r.link.Err(), a) {
+			break
 		}
 		r = nil
 	}
+	returned = true
 }
 
 // linkLost drops what the subscription holds of a link that is gone, ends its
@@ -169,7 +180,7 @@ func (s *Subscription) refused(err error, a *attempts) bool {
 	s.c.log.Warn("attach refused", logAddress, string(s.addr), logAttempt, a.tries, logError, err)
 	s.setState(Attaching, refusal)
 	if !heals(err) {
-		s.c.observe.error(refusal)
+		s.tellError(refusal)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

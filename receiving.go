@@ -29,12 +29,15 @@ type receiving struct {
 	left   atomic.Bool // it counts towards its session no more
 	health health
 	begun  bool               // run is under way; the subscription's lock guards it
-	swept  chan chan struct{} // sweep sends, run receives and closes what it got
+	swept  chan chan struct{} // sweep sends, run or tell receives and closes what it got
 
 	collecting sync.Mutex // held by who collects; it guards these
 	buf        [receiveBatch]dataplane.Delivery
+	filled     int           // how many deliveries of one turn buf has
+	next       int           // the first of them that is in no lane
 	lanes      [][]*Delivery // what one turn brings to each inbox
 	turn       int           // the lane of the next delivery without a key
+	refused    []refusal     // to be told of without the lock
 }
 
 // receiveBatch is how many deliveries one turn takes from the link.
@@ -44,6 +47,7 @@ const receiveBatch = 64
 // unless workers do that themselves, which saves a goroutine on the way of a
 // delivery. It is serve's.
 func (r *receiving) run() {
+	r.collect() // what PartitionBy left behind by runtime.Goexit
 	ready := r.watched()
 	for {
 		select {
@@ -63,9 +67,10 @@ func (r *receiving) run() {
 			// An aborted delivery uses credit up that nobody settles.
 			r.grant(true)
 		case done := <-r.swept:
-			r.collect()
-			ready = r.watched()
+			_, refused := r.gather()
 			close(done)
+			r.tell(refused)
+			ready = r.watched()
 		case <-r.link.Done():
 			return
 		}
@@ -111,32 +116,34 @@ func (r *receiving) sweep(ctx context.Context) {
 // collect moves what the link has brought to the inboxes, and says whether that
 // was anything.
 func (r *receiving) collect() (brought bool) {
+	brought, refused := r.gather()
+	r.tell(refused)
+	return brought
+}
+
+// gather is collect, and returns what is to be told of.
+func (r *receiving) gather() (brought bool, refused []refusal) {
 	r.collecting.Lock()
 	defer r.collecting.Unlock()
 	if isClosed(r.link.Done()) { // what it brought is purged
-		return false
+		return false, nil
 	}
-	for {
-		n := r.link.Deliveries(r.buf[:])
-		if n == 0 {
-			break
-		}
+	for r.fetch() {
 		brought = true
-		r.health.move()
-		r.conn.health.move()
-		r.s.received.Add(uint64(n))
 		var came time.Duration
 		if r.s.prepare != nil {
 			came = time.Since(processStart)
 		}
-		for i := range r.buf[:n] {
-			if d := r.read(&r.buf[i]); d != nil {
+		for r.next < r.filled {
+			in := &r.buf[r.next]
+			r.next++
+			if d := r.read(in); d != nil {
 				d.at = came
-				lane := r.lane(d)
-				r.lanes[lane] = append(r.lanes[lane], d)
+				r.place(d)
 			}
 		}
-		clear(r.buf[:n])
+		clear(r.buf[:r.filled])
+		r.filled, r.next = 0, 0
 		for i, ds := range r.lanes {
 			r.s.inboxes[i].push(ds)
 			clear(ds)
@@ -149,16 +156,44 @@ func (r *receiving) collect() (brought bool) {
 	if brought {
 		r.s.reader.settled() // some may have been refused
 	}
-	return brought
+	refused, r.refused = r.refused, nil
+	return brought, refused
 }
 
-// lane returns the index of a delivery's inbox.
-func (r *receiving) lane(d *Delivery) int {
-	n := len(r.s.inboxes)
-	if n == 1 {
-		return 0
+// fetch takes from the link what is to be gathered, unless some of the last turn
+// is left.
+func (r *receiving) fetch() bool {
+	if r.filled > 0 {
+		return true
 	}
-	if key := r.s.partition(d); key != "" {
+	if r.filled = r.link.Deliveries(r.buf[:]); r.filled == 0 {
+		return false
+	}
+	r.health.move()
+	r.conn.health.move()
+	r.s.received.Add(uint64(r.filled))
+	return true
+}
+
+// place gives a delivery to its lane, even where runtime.Goexit in PartitionBy
+// lets nothing behind it run.
+func (r *receiving) place(d *Delivery) {
+	if len(r.lanes) == 1 {
+		r.lanes[0] = append(r.lanes[0], d)
+		return
+	}
+	key := ""
+	defer func() {
+		lane := r.lane(key)
+		r.lanes[lane] = append(r.lanes[lane], d)
+	}()
+	key = r.s.partition(d)
+}
+
+// lane returns the index of a key's inbox.
+func (r *receiving) lane(key string) int {
+	n := len(r.lanes)
+	if key != "" {
 		return int(maphash.String(laneSeed, key) % uint64(n))
 	}
 	r.turn = (r.turn + 1) % n
@@ -169,12 +204,15 @@ var laneSeed = maphash.MakeSeed()
 
 // partition asks for a delivery's key; a panic leaves it without one.
 func (s *Subscription) partition(d *Delivery) (key string) {
+	returned := false
 	defer func() {
-		if v := recover(); v != nil {
-			s.c.log.Error("PartitionBy panicked", logAddress, string(s.addr), logError, fmt.Sprint(v), "stack", string(debug.Stack()))
+		if !returned { // the value is nil after runtime.Goexit
+			s.c.log.Error("PartitionBy panicked", logAddress, string(s.addr), logError, fmt.Sprint(recover()), "stack", string(debug.Stack()))
 		}
 	}()
-	return s.opts.PartitionBy(d)
+	key = s.opts.PartitionBy(d)
+	returned = true
+	return key
 }
 
 // read finds the sections of a delivery. One that no handler may see is
@@ -231,24 +269,6 @@ func bodyBytes(s *wire.Sections) (data []byte, section string) {
 	default:
 		return nil, "an amqp-sequence"
 	}
-}
-
-// refuse rejects a delivery that no handler may see, and reports it.
-func (r *receiving) refuse(in *dataplane.Delivery, cond amqp.ErrCond, cause error) {
-	s := r.s
-	s.c.log.Warn("delivery rejected", logAddress, string(s.addr), logLink, r.name,
-		logOutcome, Rejected.String(), logCondition, string(cond), logError, cause)
-	s.c.observe.error(cause)
-	err := r.link.Settle(in.ID, &wire.State{Kind: wire.StateRejected, Error: &wire.Error{
-		Condition: wire.Symbol(cond), Description: clip(cause.Error()),
-	}})
-	if err != nil {
-		s.lostSettlement(Rejected, err)
-		return
-	}
-	s.receipt.refused.Add(1)
-	s.outcomes[Rejected].Add(1)
-	r.grant(false)
 }
 
 // grant tops the credit up, once half of the window is free. Where that leaves

@@ -59,7 +59,9 @@ func (st *stop) wait(ctx context.Context) error {
 // Called from a handler (with the handler's context, or one made from it) it
 // does not wait for that handler, whose delivery goes back to the peer
 // unsettled, and does not end with the handler's context: where that has no
-// deadline, Options.ShutdownTimeout bounds it.
+// deadline, Options.ShutdownTimeout bounds it. Where two handlers call what would
+// wait for each other, as a Shutdown and a Close do, one does not wait for the
+// other's handler.
 //
 // Spec: 2.4.3, 2.5.2 and 2.6.6 (closing), 2.6.7 (drain).
 func (b *Broker) Shutdown(ctx context.Context) error {
@@ -71,11 +73,8 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 	if c.stop != nil {
 		st := c.stop
 		c.mu.Unlock()
-		ctx, cancel, caller := c.detach(ctx)
-		defer cancel()
-		if caller != nil {
-			caller.excuse()
-		}
+		ctx, leave := c.enter(ctx, st)
+		defer leave()
 		return st.wait(ctx)
 	}
 	st := &stop{done: make(chan struct{})}
@@ -87,10 +86,10 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 	if abort != nil {
 		abort(ErrShutdown)
 	}
-	ctx, cancel, caller := c.detach(ctx)
-	defer cancel()
+	ctx, leave := c.enter(ctx, st)
+	defer leave()
 	if connected {
-		st.err = c.shutdown(ctx, conn, subs, caller)
+		st.err = c.shutdown(ctx, conn, subs, st)
 	}
 	for _, s := range subs {
 		s.end(nil)
@@ -114,19 +113,16 @@ func (s *Subscription) Close(ctx context.Context) error {
 	if s.closing != nil {
 		st := s.closing
 		s.mu.Unlock()
-		ctx, cancel, caller := s.c.detach(ctx)
-		defer cancel()
-		if caller != nil && caller.s == s {
-			caller.excuse()
-		}
+		ctx, leave := s.c.enter(ctx, st)
+		defer leave()
 		return st.wait(ctx)
 	}
 	st := &stop{done: make(chan struct{})}
 	s.closing = st
 	s.mu.Unlock()
-	ctx, cancel, caller := s.c.detach(ctx)
-	defer cancel()
-	st.err = s.stop(ctx, caller)
+	ctx, leave := s.c.enter(ctx, st)
+	defer leave()
+	st.err = s.stop(ctx, st)
 	s.c.forget(s)
 	close(st.done)
 	return st.err
@@ -143,20 +139,24 @@ func (c *core) forget(s *Subscription) {
 	}
 }
 
-// detach recognises a call from a handler of this broker, and frees its
-// context from the handler's.
-func (c *core) detach(ctx context.Context) (context.Context, context.CancelFunc, *worker) {
+// enter recognises a call of a stop from a handler of this broker: until leave
+// is called the handler waits for the stop. It frees the call's context from the
+// handler's.
+func (c *core) enter(ctx context.Context, st *stop) (bound context.Context, leave func()) {
 	caller := c.worker(ctx)
 	if caller == nil {
-		return ctx, func() {}, nil
+		return ctx, func() {}
 	}
-	free := context.WithoutCancel(ctx)
-	if deadline, ok := ctx.Deadline(); ok {
-		bound, cancel := context.WithDeadline(free, deadline)
-		return bound, cancel, caller
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(c.opts.ShutdownTimeout)
 	}
-	bound, cancel := context.WithTimeout(free, c.opts.ShutdownTimeout)
-	return bound, cancel, caller
+	bound, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
+	c.waits.enter(caller, st)
+	return bound, func() {
+		c.waits.leave(caller, st)
+		cancel()
+	}
 }
 
 // worker returns the worker whose handler ctx belongs to, nil if it is none of
@@ -172,17 +172,17 @@ func (c *core) worker(ctx context.Context) *worker {
 // shutdown runs the seven steps. Steps 1 to 4 are those of each subscription,
 // in parallel, but no link is detached before every handler has ended. conn is
 // nil while the connection is lost.
-func (c *core) shutdown(ctx context.Context, conn *connection, subs []*Subscription, caller *worker) error {
+func (c *core) shutdown(ctx context.Context, conn *connection, subs []*Subscription, st *stop) error {
 	started := time.Now()
 	var held, running int
 	for _, s := range subs {
-		st := s.Stats()
-		held, running = held+st.Held, running+st.Running
+		stats := s.Stats()
+		held, running = held+stats.Held, running+stats.Running
 	}
 	c.log.Info("shutting down", "held", held, "running", running)
 	uncertain := c.pub.uncertain.Load()
 	c.pub.refuse()
-	settle := each(subs, func(s *Subscription) error { return s.quiesce(ctx, caller) })
+	settle := each(subs, func(s *Subscription) error { return s.quiesce(ctx, st) })
 	late, cancel := withGrace(ctx)
 	defer cancel()
 	detach := each(subs, func(s *Subscription) error { return s.detach(late) })
@@ -195,7 +195,7 @@ func (c *core) shutdown(ctx context.Context, conn *connection, subs []*Subscript
 	err := first(settle, detach, senders, session, closed)
 	c.awaitGoroutines(late[stepAwait], conn)
 	if conn != nil { // else its loss was told
-		c.observe.connection(false, err)
+		c.tell(c.life, func() { c.observe.connection(false, err) })
 	}
 	report := ShutdownReport{After: time.Since(started), Uncertain: int(c.pub.uncertain.Load() - uncertain), Err: err}
 	for _, s := range subs {
@@ -206,8 +206,11 @@ func (c *core) shutdown(ctx context.Context, conn *connection, subs []*Subscript
 	return err
 }
 
-// awaitGoroutines waits, within ctx, for what the connection's end has ended.
+// awaitGoroutines waits, within ctx, for what the connection's end has ended. What
+// hangs in a function of the user's is left behind.
 func (c *core) awaitGoroutines(ctx context.Context, conn *connection) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
 	ended := make(chan struct{})
 	c.enders.Go(func() {
 		c.wg.Wait()

@@ -35,7 +35,7 @@ type Subscription struct {
 
 	holds    holds
 	handover handover
-	receipt  receipt
+	counts   stopCounts
 
 	received   atomic.Uint64
 	reattached atomic.Uint64
@@ -243,7 +243,7 @@ func (s *Subscription) setState(state State, cause error) {
 	}
 	s.mu.Unlock()
 	if !ended {
-		s.c.observe.state(s, state, cause)
+		s.tellState(state, cause)
 	}
 }
 
@@ -281,7 +281,7 @@ func (s *Subscription) adopt(r *receiving) bool {
 		s.c.release(r)
 		return false
 	}
-	s.c.observe.state(s, state, nil)
+	s.tellState(state, nil)
 	return true
 }
 
@@ -326,11 +326,15 @@ func (s *Subscription) end(err error) {
 	s.mu.Unlock()
 	s.endLife()
 	s.closeInboxes()
-	s.c.observe.state(s, Ended, err)
 	if err != nil {
 		s.c.log.Error("subscription ended", logAddress, string(s.addr), logError, err)
-		s.c.observe.error(err)
 	}
+	s.c.tell(s.life, func() {
+		s.c.observe.state(s, Ended, err)
+		if err != nil {
+			s.c.observe.error(err)
+		}
+	})
 }
 
 func (s *Subscription) closeInboxes() {

@@ -86,7 +86,7 @@ func (c *core) lose(conn *connection) bool {
 		return false
 	}
 	c.log.Warn("connection lost", logError, lost)
-	c.tell(func() { c.observe.connection(false, lost) })
+	c.tell(c.life, func() { c.observe.connection(false, lost) })
 	c.calls.Go(func() {
 		_ = conn.amqp.Close()
 		conn.plane.Wait()
@@ -119,26 +119,11 @@ func (c *core) reconnect(way *route, lost time.Time, failed int) (*connection, i
 		c.outage = err
 		c.mu.Unlock()
 		if refusal := lasting(err); refusal != nil {
-			c.tell(func() {
+			c.tell(c.life, func() {
 				c.observe.connection(false, refusal)
 				c.observe.error(refusal)
 			})
 		}
-	}
-}
-
-// tell calls an observer for the supervisor, and waits for it no longer than
-// the broker lives: what it calls may be Shutdown, which waits for the
-// supervisor.
-func (c *core) tell(observe func()) {
-	told := make(chan struct{})
-	c.enders.Go(func() {
-		defer close(told)
-		observe()
-	})
-	select {
-	case <-told:
-	case <-c.life.Done():
 	}
 }
 
@@ -155,7 +140,7 @@ func (c *core) redial(way *route) (conn *connection, err error) {
 
 // readopt makes conn the broker's connection, unless the broker is over.
 func (c *core) readopt(conn *connection) bool {
-	c.tell(conn.announce)
+	c.tell(c.life, conn.announce)
 	c.mu.Lock()
 	over := c.stop != nil || c.finished
 	if !over {
@@ -166,7 +151,7 @@ func (c *core) readopt(conn *connection) bool {
 	c.mu.Unlock()
 	if over {
 		conn.undo(nil)
-		c.observe.connection(false, nil)
+		c.tell(c.life, func() { c.observe.connection(false, nil) })
 	}
 	return !over
 }
