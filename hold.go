@@ -136,7 +136,7 @@ func (h *holds) settle(take func() []*held) {
 	failed := make([]error, len(taken))
 	for i, e := range taken {
 		if failed[i] = h.s.settleClaimed(e.d, e.state, Modified); failed[i] == nil {
-			h.s.receipt.held.Add(1)
+			h.s.counts.held.Add(1)
 		}
 	}
 	h.settling.Unlock()

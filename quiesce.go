@@ -28,7 +28,7 @@ func (s *Subscription) quiesce(ctx context.Context, st *stop) error {
 		s.closing = &stop{done: closedChannel}
 	}
 	r, ended := s.link, s.state == Ended
-	s.receipt.begun = s.settledSoFar()
+	s.counts.begun = s.settledSoFar()
 	s.mu.Unlock()
 	s.endLife()
 	s.stopping.Store(true)
@@ -91,7 +91,7 @@ func (s *Subscription) releaseHeld() error {
 			}
 			switch err := s.settleAs(d, stateReleased, Released); {
 			case err == nil:
-				s.receipt.released.Add(1)
+				s.counts.released.Add(1)
 			case failed == nil:
 				failed = err
 			}

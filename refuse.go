@@ -24,7 +24,7 @@ func (r *receiving) refuse(in *dataplane.Delivery, cond amqp.ErrCond, cause erro
 	if err != nil {
 		return
 	}
-	r.s.receipt.refused.Add(1)
+	r.s.counts.refused.Add(1)
 	r.s.outcomes[Rejected].Add(1)
 	r.grant(false)
 }

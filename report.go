@@ -19,8 +19,8 @@ type ShutdownReport struct {
 	Err       error // what Shutdown returned
 }
 
-// receipt counts a subscription's deliveries for the report.
-type receipt struct {
+// stopCounts count a subscription's deliveries for the report.
+type stopCounts struct {
 	refused  atomic.Uint64 // rejected before any handler
 	held     atomic.Uint64 // settled when their hold ended
 	released atomic.Uint64 // by releaseHeld
@@ -28,12 +28,12 @@ type receipt struct {
 	begun settledSoFar // when the stop began; guarded by the subscription's mu
 }
 
-// settledSoFar are the receipt's counts, with that of all settlements, at one
+// settledSoFar are the stopCounts, and the count of all settlements, at one
 // moment.
 type settledSoFar struct{ all, refused, held, released uint64 }
 
 func (s *Subscription) settledSoFar() settledSoFar {
-	n := settledSoFar{refused: s.receipt.refused.Load(), held: s.receipt.held.Load(), released: s.receipt.released.Load()}
+	n := settledSoFar{refused: s.counts.refused.Load(), held: s.counts.held.Load(), released: s.counts.released.Load()}
 	for i := range s.outcomes {
 		n.all += s.outcomes[i].Load()
 	}
@@ -44,7 +44,7 @@ func (s *Subscription) settledSoFar() settledSoFar {
 // when the link is gone, so that nothing is settled any more.
 func (s *Subscription) addTo(report *ShutdownReport) {
 	s.mu.Lock()
-	from := s.receipt.begun
+	from := s.counts.begun
 	s.mu.Unlock()
 	to := s.settledSoFar()
 	retried, released := to.held-from.held, to.released-from.released

@@ -30,11 +30,11 @@ type sendingLink struct {
 
 	mu       sync.Mutex
 	inFlight int      // Sends and replies without an outcome
-	reports  []report // outcomes that somebody wants to hear of
+	answers  []answer // outcomes that somebody wants to hear of
 }
 
-// report is an outcome to tell of.
-type report struct {
+// answer is an outcome to tell of.
+type answer struct {
 	*Receipt
 	plane *dataplane.Receipt
 }
@@ -116,10 +116,10 @@ func (l *sendingLink) watch() {
 			}
 		}
 		l.mu.Lock()
-		reports, left := l.reports, l.inFlight
-		l.reports = nil
+		answers, left := l.answers, l.inFlight
+		l.answers = nil
 		l.mu.Unlock()
-		l.tell(reports)
+		l.tell(answers)
 		if lost == nil && left == 0 {
 			return
 		}
@@ -127,17 +127,17 @@ func (l *sendingLink) watch() {
 }
 
 // tell tells of outcomes.
-func (l *sendingLink) tell(reports []report) {
+func (l *sendingLink) tell(answers []answer) {
 	p := l.s.p
-	for _, r := range reports {
+	for _, r := range answers {
 		outcome, err := outcomeOf(l.s.addr, r.plane)
 		p.note(l.s.addr, outcome, err)
 	}
-	if len(reports) == 0 || p.c.opts.Observer.Published == nil {
+	if len(answers) == 0 || p.c.opts.Observer.Published == nil {
 		return
 	}
 	p.c.tell(p.c.life, func() {
-		for _, r := range reports {
+		for _, r := range answers {
 			outcome, err := outcomeOf(l.s.addr, r.plane)
 			p.c.observe.published(l.s.addr, outcome, since(r.started), err)
 		}
@@ -153,7 +153,7 @@ func (l *sendingLink) resolved(r *Receipt, plane *dataplane.Receipt) {
 	l.mu.Lock()
 	l.inFlight--
 	if heard {
-		l.reports = append(l.reports, report{r, plane})
+		l.answers = append(l.answers, answer{r, plane})
 	}
 	last := l.inFlight == 0
 	l.mu.Unlock()

@@ -35,7 +35,7 @@ type Subscription struct {
 
 	holds    holds
 	handover handover
-	receipt  receipt
+	counts   stopCounts
 
 	received   atomic.Uint64
 	reattached atomic.Uint64
