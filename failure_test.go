@@ -143,6 +143,7 @@ func TestSubscription_onFailureThatEndsItsGoroutineIsARetry(t *testing.T) {
 			p.deliver("orders", data("x"))
 			assert.Equal(t, wire.StateModified, p.awaitDisposition().State.Kind)
 		}
+		quiet()
 		book.assertLine(t, "level=ERROR", "OnFailure panicked", "runtime.Goexit", "stack=")
 		assert.Zero(t, sub.Stats().Running)
 		started := time.Now()

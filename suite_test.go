@@ -131,6 +131,9 @@ var behaviours = []behaviour{
 
 	{"forceDetachedLinksAreMadeAgain", forceDetachedLinksAreMadeAgain},
 	{"cutConnectionsLoseNothing", cutConnectionsLoseNothing},
+	{"sharedMessagesArriveWhole", sharedMessagesArriveWhole},
+	{"busyHandlersSurviveACut", busyHandlersSurviveACut},
+	{"orderSurvivesCutsAndShutdown", orderSurvivesCutsAndShutdown},
 	{"changedPasswordIsReported", changedPasswordIsReported},
 }
 

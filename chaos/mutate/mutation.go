@@ -41,8 +41,8 @@ var mutations = []mutation{
 		name: "early", scenario: "handlers",
 		edits: []edit{{
 			file: "dispatch.go",
-			old:  "\terr := w.invoke(ctx, started)\n",
-			new:  "\tfor _, d := range ds {\n\t\t_ = w.s.settleAs(d, stateAccepted, Accepted)\n\t}\n\terr := w.invoke(ctx, started)\n",
+			old:  "\terr := w.invoke(ctx, ds, started)\n",
+			new:  "\tfor _, d := range ds {\n\t\t_ = w.s.settleAs(d, stateAccepted, Accepted)\n\t}\n\terr := w.invoke(ctx, ds, started)\n",
 		}},
 	},
 	{
