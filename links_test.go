@@ -106,7 +106,6 @@ func TestLinks_evictedGoesWhoeverTakesItsPlace(t *testing.T) {
 		for i := range most {
 			require.NoError(t, b.Publisher().Publish(t.Context(), amqpflow.Queue(fmt.Sprint(i)), "x"))
 		}
-		quiet() // what comes is used later than all of these
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		for i := range more {
