@@ -2,6 +2,7 @@ package amqptest
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,7 +89,9 @@ func flow(t *testing.T, s *Server) error {
 
 // survives holds that whatever f does ends with Heal: the client's rounds end
 // one way or the other, the next one succeeds, and the server closes at once.
-func survives(t *testing.T, f Fault, client func(*testing.T, *Server) error) {
+// The client breaks no rule but those that it may: go-amqp by itself may use a
+// handle again before its DETACH of it is out.
+func survives(t *testing.T, f Fault, client func(*testing.T, *Server) error, may ...rule) {
 	t.Helper()
 	s := NewServer(&Options{Window: 16})
 	Check(t, s)
@@ -104,8 +107,7 @@ func survives(t *testing.T, f Fault, client func(*testing.T, *Server) error) {
 	for _, err := range s.violations {
 		var v *Violation
 		require.ErrorAs(t, err, &v)
-		// go-amqp may use a handle again before its detach of it is out.
-		require.Equal(t, ruleHandleInUse.name, v.Rule, "%v: %v", f, v)
+		require.True(t, slices.ContainsFunc(may, func(r rule) bool { return r.name == v.Rule }), "%v: %v", f, v)
 	}
 }
 
@@ -127,7 +129,7 @@ func TestFault_everyKindInEveryVariant(t *testing.T) {
 			}
 			ran++
 			t.Run("go-amqp/"+v.String(), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { survives(t, v, round) })
+				synctest.Test(t, func(t *testing.T) { survives(t, v, round, ruleHandleInUse) })
 			})
 			t.Run("amqpflow/"+v.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { survives(t, v, flow) })
@@ -145,7 +147,7 @@ func TestFault_everyKindWithOthers(t *testing.T) {
 				if j <= i || (i+j)%step != 0 {
 					continue
 				}
-				survives(t, Together(f.Always(), g.Always()), round)
+				survives(t, Together(f.Always(), g.Always()), round, ruleHandleInUse)
 				survives(t, Sequence(f, g).Always(), flow)
 			}
 		})

@@ -164,8 +164,12 @@ func round(t *testing.T, s *Server) (err error) {
 	if err := snd.Send(ctx, text("0"), nil); err != nil {
 		return err
 	}
-	rcv, err := ses.NewReceiver(ctx, "orders", nil)
+	// Credit by hand: by itself go-amqp may grant it behind its DETACH.
+	rcv, err := ses.NewReceiver(ctx, "orders", &amqp.ReceiverOptions{Credit: -1})
 	if err != nil {
+		return err
+	}
+	if err := rcv.IssueCredit(1); err != nil {
 		return err
 	}
 	m, err := rcv.Receive(ctx, nil)

@@ -42,7 +42,7 @@ func openBroker(ctx context.Context, url, queueType string) (*brokerPeer, error)
 		b.queues, err = newArtemisQueues(ctx, session)
 	case "RabbitMQ":
 		b.product = "RabbitMQ, " + queueType + " queues"
-		b.queues, err = newRabbitQueues(ctx, session, queueType)
+		b.queues, err = newRabbitQueues(ctx, conn, queueType)
 	default:
 		err = fmt.Errorf("cannot make queues on the product %q", product)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -17,23 +18,43 @@ type rabbitQueues struct {
 	queueType string
 }
 
-func newRabbitQueues(ctx context.Context, session *amqp.Session, queueType string) (*rabbitQueues, error) {
+// newRabbitQueues begins a session of its own, and another where a request came
+// before the credit for its answer did: RabbitMQ ends the session then, and
+// go-amqp gives no sign of when that credit has left.
+func newRabbitQueues(ctx context.Context, conn *amqp.Conn, queueType string) (*rabbitQueues, error) {
+	for {
+		q := &rabbitQueues{queueType: queueType}
+		if err := q.attach(ctx, conn); err != nil {
+			return nil, err
+		}
+		err := q.remove(ctx, "amqpflow-bench-none")
+		if refused, ok := errors.AsType[*amqp.Error](err); !ok || refused.Condition != amqp.ErrCondPreconditionFailed {
+			return q, err
+		}
+	}
+}
+
+// attach opens the answers first, for their credit.
+func (q *rabbitQueues) attach(ctx context.Context, conn *amqp.Conn) error {
 	const node, name = "/management", "amqpflow-bench"
 	paired := map[string]any{"paired": true}
-	// In this order: a request is refused before the answers have credit.
-	responses, err := session.NewReceiver(ctx, node, &amqp.ReceiverOptions{
+	session, err := conn.NewSession(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("begin a session: %w", err)
+	}
+	q.responses, err = session.NewReceiver(ctx, node, &amqp.ReceiverOptions{
 		Name: name, TargetAddress: node, Properties: paired, Credit: 10,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("attach to %s: %w", node, err)
+		return fmt.Errorf("attach to %s: %w", node, err)
 	}
-	requests, err := session.NewSender(ctx, node, &amqp.SenderOptions{
+	q.requests, err = session.NewSender(ctx, node, &amqp.SenderOptions{
 		Name: name, SourceAddress: node, Properties: paired, SettlementMode: amqp.SenderSettleModeSettled.Ptr(),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("attach to %s: %w", node, err)
+		return fmt.Errorf("attach to %s: %w", node, err)
 	}
-	return &rabbitQueues{requests: requests, responses: responses, queueType: queueType}, nil
+	return nil
 }
 
 func (q *rabbitQueues) node(name string) string { return "/queues/" + url.PathEscape(name) }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -57,26 +58,41 @@ type management struct {
 	answers  *amqp.Receiver
 }
 
+// manage does it again where a request came before the credit for its answer
+// did: RabbitMQ ends the session then, and go-amqp gives no sign of when that
+// credit has left. Requests may be made twice.
 func manage(ctx context.Context, s *server, do func(*management) error) error {
-	return s.with(ctx, func(session *amqp.Session) (err error) {
-		const node, link = "/management", "chaos"
-		var m management
-		properties := map[string]any{"paired": true}
-		// The answers first: a request is refused before they have credit.
-		m.answers, err = session.NewReceiver(ctx, node, &amqp.ReceiverOptions{
-			Name: link, TargetAddress: node, Properties: properties, Credit: 10,
+	for {
+		err := s.with(ctx, func(session *amqp.Session) error {
+			m, err := openManagement(ctx, session)
+			if err != nil {
+				return err
+			}
+			return do(m)
 		})
-		if err != nil {
-			return fmt.Errorf("attach to %s: %w", node, err)
+		if refused, ok := errors.AsType[*amqp.Error](err); !ok || refused.Condition != amqp.ErrCondPreconditionFailed {
+			return err
 		}
-		m.requests, err = session.NewSender(ctx, node, &amqp.SenderOptions{
-			Name: link, SourceAddress: node, Properties: properties, SettlementMode: amqp.SenderSettleModeSettled.Ptr(),
-		})
-		if err != nil {
-			return fmt.Errorf("attach to %s: %w", node, err)
-		}
-		return do(&m)
+	}
+}
+
+// openManagement attaches the answers first, for their credit.
+func openManagement(ctx context.Context, session *amqp.Session) (*management, error) {
+	const node, link = "/management", "chaos"
+	properties := map[string]any{"paired": true}
+	answers, err := session.NewReceiver(ctx, node, &amqp.ReceiverOptions{
+		Name: link, TargetAddress: node, Properties: properties, Credit: 10,
 	})
+	if err != nil {
+		return nil, fmt.Errorf("attach to %s: %w", node, err)
+	}
+	requests, err := session.NewSender(ctx, node, &amqp.SenderOptions{
+		Name: link, SourceAddress: node, Properties: properties, SettlementMode: amqp.SenderSettleModeSettled.Ptr(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("attach to %s: %w", node, err)
+	}
+	return &management{requests: requests, answers: answers}, nil
 }
 
 // request waits for its answer, whose subject is an HTTP status.

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -26,10 +27,26 @@ func dialManagement(ctx context.Context, url string) (*management, error) {
 	}
 	product, _ := conn.Properties()["product"].(string)
 	m := &management{conn: conn, rabbit: product == "RabbitMQ"}
-	if err := m.attach(ctx); err != nil {
+	if err := m.open(ctx); err != nil {
 		return nil, fmt.Errorf("%w (and closing: %w)", err, conn.Close())
 	}
 	return m, nil
+}
+
+// open attaches, and once more where RabbitMQ had a request before the credit
+// for its answer: it ends the session then, and go-amqp gives no sign of when
+// that credit has left.
+func (m *management) open(ctx context.Context) error {
+	for {
+		err := m.attach(ctx)
+		if err != nil || !m.rabbit {
+			return err
+		}
+		err = m.remove(ctx, "example-none")
+		if refused, ok := errors.AsType[*amqp.Error](err); !ok || refused.Condition != amqp.ErrCondPreconditionFailed {
+			return err
+		}
+	}
 }
 
 // attach opens the links: a pair of one name on RabbitMQ, an address for the
