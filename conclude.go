@@ -145,7 +145,7 @@ func (s *Subscription) report(d *Delivery, outcome Outcome, err, settleErr error
 func (s *Subscription) conclude(ctx context.Context, d *Delivery, err error, took time.Duration, lane *worker) (Outcome, error) {
 	if d.settled {
 		d.leave()
-		if chosen := chosenOutcome(err); chosen != nil && chosen.Outcome == OutcomeNone {
+		if OutcomeOf(err) == OutcomeNone {
 			return s.settle(ctx, d, err, took, lane)
 		}
 		return OutcomeNone, ErrSettled

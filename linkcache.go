@@ -66,14 +66,22 @@ func (lc *linkCache) get(addr Address) (*sending, error) {
 
 // attach makes l the link of its address and begins to attach it.
 func (lc *linkCache) attach(l *sendingLink, node address.Node) error {
+	if !lc.begin(l, node) {
+		return lc.p.c.notConnected()
+	}
+	return nil
+}
+
+// begin is attach, and returns false where it is over with all links.
+func (lc *linkCache) begin(l *sendingLink, node address.Node) bool {
 	lc.mu.Lock()
 	defer lc.mu.Unlock()
 	if lc.closed {
-		return lc.p.c.notConnected()
+		return false
 	}
 	l.s.link.Store(l)
 	lc.p.c.calls.Go(func() { l.attach(node) })
-	return nil
+	return true
 }
 
 func (lc *linkCache) put(s *sending) {

@@ -13,28 +13,15 @@ import (
 	"github.com/amqpflow/amqpflow"
 )
 
-// distance makes connections on which everything from the peer takes longer.
-type distance struct {
-	tap   tap
-	delay atomic.Int64
-}
-
-func (d *distance) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	nc, err := d.tap.dial(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	return &distantConn{Conn: nc, d: d}, nil
-}
-
+// distantConn is a connection on which everything from the peer takes longer.
 type distantConn struct {
 	net.Conn
-	d *distance
+	delay *atomic.Int64
 }
 
 func (c *distantConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	<-time.After(time.Duration(c.d.delay.Load()))
+	<-time.After(time.Duration(c.delay.Load()))
 	return n, err
 }
 
@@ -44,10 +31,11 @@ func givenUpAttachesLeaveNothing(t *testing.T, p suitePeer) {
 	const rounds, impatience = 80, 10 * time.Millisecond
 	q := p.newQueue(t, testQueueOptions{})
 	targets := []*testQueue{p.newQueue(t, testQueueOptions{}), p.newQueue(t, testQueueOptions{}), p.newQueue(t, testQueueOptions{})}
-	var far distance
+	var delay atomic.Int64
+	far := tap{wrap: func(nc net.Conn) net.Conn { return &distantConn{Conn: nc, delay: &delay} }}
 	b := brokerAt(p, &amqpflow.Options{DialContext: far.dial})
 	mustConnect(t, b)
-	far.delay.Store(int64(5 * impatience))
+	delay.Store(int64(5 * impatience))
 	impatient := func(f func(context.Context) error) error {
 		ctx, cancel := context.WithTimeout(context.Background(), impatience)
 		defer cancel()
@@ -64,21 +52,21 @@ func givenUpAttachesLeaveNothing(t *testing.T, p suitePeer) {
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 		}
 	}
-	far.delay.Store(0)
+	delay.Store(0)
 	last := b.Subscribe(q.addr, accepting)
 	require.NoError(t, last.Attached(patient(t)))
 	for _, target := range targets {
 		require.NoError(t, b.Publisher().Publish(patient(t), target.addr, "x"))
 	}
-	require.Eventually(t, func() bool { return limitsOf(far.tap.all(t)).sessions == 2 }, patience, 5*time.Millisecond,
-		"the publishers' and the last subscription's")
-	l := limitsOf(far.tap.all(t))
+	// The publishers' and the last subscription's.
+	far.until(t, func(frames []tapFrame) bool { return limitsOf(frames).sessions == 2 })
+	l := limitsOf(far.all(t))
 	t.Logf("%d sessions begun, %d at once", l.begun, l.mostSessions)
 	assert.Equal(t, 1+len(targets), l.links)
 	assert.LessOrEqual(t, l.mostSessions, 64, "RabbitMQ's limit, however slowly it answers")
 	assert.Zero(t, l.closes)
 	names := map[string]bool{}
-	for _, a := range far.tap.sentAttaches(t) {
+	for _, a := range far.sentAttaches(t) {
 		assert.False(t, names[a.Name], "no link name is used twice")
 		names[a.Name] = true
 	}

@@ -23,9 +23,9 @@ import (
 func givenUpLargePublishesStayWhole(t *testing.T, p suitePeer) {
 	const publishers, each, small, large = 8, 8, 100, 2 << 20
 	queues := []*testQueue{p.newQueue(t, testQueueOptions{}), p.newQueue(t, testQueueOptions{})}
-	var wiretap tap
-	midway := midwayDial{tap: &wiretap}
-	b := brokerAt(p, &amqpflow.Options{DialContext: midway.dial})
+	var midway atomic.Pointer[func()]
+	wiretap := tap{wrap: func(nc net.Conn) net.Conn { return &midwayConn{Conn: nc, call: &midway} }}
+	b := brokerAt(p, &amqpflow.Options{DialContext: wiretap.dial})
 	mustConnect(t, b)
 	var mu sync.Mutex
 	answers := map[string]error{} // by the mark of the body
@@ -39,7 +39,8 @@ func givenUpLargePublishesStayWhole(t *testing.T, p suitePeer) {
 	for i := range queues {
 		require.NoError(t, publish(patient(t), i, fmt.Sprint("first ", i), small))
 		ctx, cancel := context.WithCancel(patient(t))
-		midway.then(cancel)
+		giveUp := func() { cancel() }
+		midway.Store(&giveUp)
 		err := publish(ctx, i, fmt.Sprint("given up ", i), large)
 		require.ErrorIs(t, err, amqpflow.ErrUncertain)
 		require.ErrorIs(t, err, context.Canceled)
@@ -112,33 +113,17 @@ func markOf(t *testing.T, body string, sizes ...int) string {
 	return string(name)
 }
 
-// midwayDial makes connections that call a function before they write a
+// midwayConn is a connection that calls a function, once, before it writes a
 // kilobyte or more at once: a large message is under way then, and the peer
 // cannot have answered.
-type midwayDial struct {
-	tap  *tap
-	call atomic.Pointer[func()]
-}
-
-// then has f called before the next write of that kind.
-func (m *midwayDial) then(f func()) { m.call.Store(&f) }
-
-func (m *midwayDial) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	nc, err := m.tap.dial(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	return &midwayConn{Conn: nc, m: m}, nil
-}
-
 type midwayConn struct {
 	net.Conn
-	m *midwayDial
+	call *atomic.Pointer[func()]
 }
 
 func (c *midwayConn) Write(b []byte) (int, error) {
 	if len(b) >= 1<<10 {
-		if f := c.m.call.Swap(nil); f != nil {
+		if f := c.call.Swap(nil); f != nil {
 			(*f)()
 		}
 	}

@@ -14,10 +14,12 @@ import (
 // tap records the frames that pass over a broker's socket, in both directions
 // and in their order: give its dial to Options.DialContext.
 type tap struct {
+	wrap    func(net.Conn) net.Conn // what the broker gets instead, if set
 	mu      sync.Mutex
 	frames  []tapFrame
-	in, out []byte // what is not yet a whole frame
-	err     error  // the first frame that could not be read
+	grown   chan struct{} // closed by the next frame, if somebody waits for it
+	in, out []byte        // what is not yet a whole frame
+	err     error         // the first frame that could not be read
 }
 
 // tapFrame is one recorded frame.
@@ -33,7 +35,11 @@ func (tp *tap) dial(ctx context.Context, network, addr string) (net.Conn, error)
 	if err != nil {
 		return nil, err
 	}
-	return &tappedConn{Conn: nc, tap: tp}, nil
+	nc = &tappedConn{Conn: nc, tap: tp}
+	if tp.wrap != nil {
+		nc = tp.wrap(nc)
+	}
+	return nc, nil
 }
 
 type tappedConn struct {
@@ -118,6 +124,32 @@ func (tp *tap) keep(channel uint16, body []byte, sent bool) {
 		return
 	}
 	tp.frames = append(tp.frames, f)
+	if tp.grown != nil {
+		close(tp.grown)
+		tp.grown = nil
+	}
+}
+
+// until waits for frames that are as seen wants them.
+func (tp *tap) until(t *testing.T, seen func([]tapFrame) bool) {
+	t.Helper()
+	ctx := patient(t)
+	for {
+		tp.mu.Lock()
+		if tp.grown == nil {
+			tp.grown = make(chan struct{})
+		}
+		grown := tp.grown
+		tp.mu.Unlock()
+		if seen(tp.all(t)) {
+			return
+		}
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			require.Fail(t, "frames did not come")
+		}
+	}
 }
 
 // all are the frames so far.
