@@ -39,7 +39,7 @@ func (l pipeListener) Close() error {
 func (l pipeListener) dial() net.Conn {
 	client, server := net.Pipe()
 	l.accepted <- server
-	return pipe{client}
+	return &pipe{Conn: client}
 }
 
 func TestServer_asksExternalAboutEveryClientWithACertificate(t *testing.T) {

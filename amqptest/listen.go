@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
+	"sync/atomic"
 
 	"github.com/amqpflow/amqpflow"
 )
@@ -70,15 +70,33 @@ func (s *Server) accept(l net.Listener) error {
 }
 
 // pipe is the client's end of a net.Pipe, which after its Close fails as a
-// socket does: clients know their own Close by net.ErrClosed.
-type pipe struct{ net.Conn }
+// socket does, whatever the other end has done since: clients know their own
+// Close by net.ErrClosed.
+type pipe struct {
+	net.Conn
+	closed atomic.Bool
+}
 
-func (p pipe) Read(b []byte) (int, error) {
+func (p *pipe) Read(b []byte) (int, error) {
 	n, err := p.Conn.Read(b)
-	if errors.Is(err, io.ErrClosedPipe) {
-		err = net.ErrClosed
+	return n, p.failure(err)
+}
+
+func (p *pipe) Write(b []byte) (int, error) {
+	n, err := p.Conn.Write(b)
+	return n, p.failure(err)
+}
+
+func (p *pipe) failure(err error) error {
+	if err != nil && p.closed.Load() {
+		return net.ErrClosed
 	}
-	return n, err
+	return err
+}
+
+func (p *pipe) Close() error {
+	p.closed.Store(true)
+	return p.Conn.Close()
 }
 
 // Dial returns the client's end of a pipe to the server. It does not wait:
@@ -93,7 +111,7 @@ func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
 		_ = client.Close()
 		return nil, err
 	}
-	return pipe{client}, nil
+	return &pipe{Conn: client}, nil
 }
 
 // Connect connects b to the server over a pipe: b.ConnectInProcess with Dial.

@@ -178,6 +178,25 @@ func TestServer_serveReturnsTheListenersError(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
+// ended is a connection whose other end is closed.
+type ended struct{ net.Conn }
+
+func (ended) Read([]byte) (int, error)  { return 0, io.EOF }
+func (ended) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+func (ended) Close() error              { return nil }
+
+// Where both ends are closed, net.Pipe may speak of either.
+func TestPipe_knowsItsOwnClose(t *testing.T) {
+	p := &pipe{Conn: ended{}}
+	_, err := p.Read(nil)
+	require.ErrorIs(t, err, io.EOF)
+	require.NoError(t, p.Close())
+	_, err = p.Read(nil)
+	require.ErrorIs(t, err, net.ErrClosed)
+	_, err = p.Write(nil)
+	require.ErrorIs(t, err, net.ErrClosed)
+}
+
 func TestServer_dialLooksAtItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
