@@ -59,10 +59,10 @@ func (r *receiving) run() {
 			if len(back) > 0 {
 				r.collect() // what they are about may be among it
 			}
-			for _, id := range back {
+			for range back {
 				r.s.c.log.Warn("delivery taken back by the peer", logAddress, string(r.s.addr), logLink, r.name)
-				r.s.takenBack(r, id)
 			}
+			r.s.takenBack(r, back)
 			r.s.reader.settled()
 			// An aborted delivery uses credit up that nobody settles.
 			r.grant(true)

@@ -1,6 +1,8 @@
 package amqpflow
 
 import (
+	"slices"
+
 	"github.com/amqpflow/amqpflow/internal/address"
 	"github.com/amqpflow/amqpflow/internal/wire"
 )
@@ -21,21 +23,30 @@ func (r *receiving) takenBack() (all []uint32) {
 	}
 }
 
-// takenBack drops a delivery that the peer settled by itself where no handler has
-// begun it, cancels its handler, or ends its hold. It may be on its way from one
-// to the next of these: what the data plane knows is found there.
-func (s *Subscription) takenBack(r *receiving, id uint32) {
+// takenBack drops deliveries that the peer settled by itself where no handler has
+// begun them, and only then cancels handlers, which else might begin one of them,
+// and ends holds. A delivery may be on its way from one to the next of these: what
+// the data plane knows is found there.
+func (s *Subscription) takenBack(r *receiving, ids []uint32) {
+	begun := slices.DeleteFunc(ids, func(id uint32) bool { return s.drop(r, id) })
+	for _, id := range begun {
+		for _, w := range s.workers {
+			w.takenBack(r, id)
+		}
+		s.holds.takenBack(r, id)
+		s.reader.takenBack(r, id)
+	}
+}
+
+// drop gives up a delivery that no handler has begun, and says whether that is so.
+func (s *Subscription) drop(r *receiving, id uint32) bool {
 	for _, in := range s.inboxes {
 		if d := in.remove(r, id); d != nil {
 			s.giveUp(d)
-			return
+			return true
 		}
 	}
-	for _, w := range s.workers {
-		w.takenBack(r, id)
-	}
-	s.holds.takenBack(r, id)
-	s.reader.takenBack(r, id)
+	return false
 }
 
 // giveUp answers for a delivery that nobody else will: what a Stream has yielded,
