@@ -138,6 +138,7 @@ func TestCheck_showsTheFramesOfAFailedTest(t *testing.T) {
 		require.Len(t, tb.cleanups, 1)
 		require.NoError(t, round(t, s))
 		require.NoError(t, round(t, s))
+		synctest.Wait()
 		tb.cleanups[0]()
 		assert.Empty(t, tb.logs)
 		tb.Error(nil)

@@ -159,7 +159,7 @@ func (l *Link) loseLocked(err error, a *after) {
 	l.err = err
 	l.gone.Store(true)
 	delete(l.s.links, l)
-	a.close = append(a.close, l.done)
+	close(l.done) // under the lock: who sees err sees it closed
 	if l.role == wire.RoleReceiver {
 		l.endReceivingLocked(a)
 	} else {

@@ -159,7 +159,7 @@ func (s *Session) loseLocked(err error, a *after) {
 	}
 	s.flushLocked(a)
 	s.err = err
-	a.close = append(a.close, s.done)
+	close(s.done) // under the lock: who sees err sees it closed
 	for l := range s.links {
 		l.loseLocked(err, a)
 	}

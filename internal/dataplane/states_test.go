@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -173,4 +174,31 @@ func TestLink_countsTransfersAfterItsDetach(t *testing.T) {
 		pkeep.deliver(0, false, []byte("x"))
 		assert.Len(t, take(t, keep, 1), 1)
 	})
+}
+
+// Whoever is told that a link or session is lost finds Done closed: there is no
+// moment between the two.
+func TestDone_isClosedWithTheLoss(t *testing.T) {
+	cause := errors.New("cut")
+	for name, lose := range map[string]func(*Session, *Link, *after){
+		"link":    func(_ *Session, l *Link, a *after) { l.loseLocked(cause, a) },
+		"session": func(s *Session, _ *Link, a *after) { s.loseLocked(cause, a) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, rigOptions{})
+			s, as := r.session()
+			l, _, _ := r.sender(s, as, "l")
+			var a after
+			s.mu.Lock()
+			lose(s, l, &a)
+			select {
+			case <-l.Done():
+			default:
+				assert.Fail(t, "the lock is about to be free, and Done is open")
+			}
+			s.mu.Unlock()
+			a.run(r.c)
+			require.ErrorIs(t, l.Err(), cause)
+		})
+	}
 }
