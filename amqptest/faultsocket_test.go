@@ -83,7 +83,7 @@ func TestFault_stallsOverSocketsAndIsLifted(t *testing.T) {
 				s.Heal()
 				_, err = receipt.Wait(t.Context())
 				require.NoError(t, err)
-				require.NoError(t, c.Close())
+				leave(t, c)
 			})
 		}
 	}

@@ -1,6 +1,7 @@
 package amqptest
 
 import (
+	"io"
 	"context"
 	"net"
 	"strconv"
@@ -58,6 +59,15 @@ func manual(t *testing.T, ses *amqp.Session, addr string, credit uint32) *amqp.R
 		require.NoError(t, rcv.IssueCredit(credit))
 	}
 	return rcv
+}
+
+// leave closes a connection. go-amqp does not wait for the server's CLOSE: over
+// TLS, whose end it sends before it closes the socket, the server may be faster.
+func leave(t *testing.T, c *amqp.Conn) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		require.EqualError(t, err, io.EOF.Error())
+	}
 }
 
 func receive(t *testing.T, rcv *amqp.Receiver) *amqp.Message {
