@@ -1,8 +1,8 @@
 package amqptest
 
 import (
-	"io"
 	"context"
+	"io"
 	"net"
 	"strconv"
 	"testing"
