@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -124,10 +125,12 @@ func (p *player) handle(ctx context.Context, d *amqpflow.Delivery, c call) error
 		return errOnPurpose
 	case n < 14:
 		return amqpflow.Reject(errOnPurpose)
-	case n < 25: // settled by hand
+	case n < 25: // settled by hand, of which the observer hears nothing where it fails
 		bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(n)*time.Millisecond)
 		defer cancel()
-		_ = d.Accept(bound)
+		if err := d.Accept(bound); errors.Is(err, amqpflow.ErrLinkLost) {
+			p.t.settled(d, amqpflow.Accepted, 0, err)
+		}
 	case n < 27:
 		panic(errOnPurpose)
 	}
